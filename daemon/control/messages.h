@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words that gateway, workers and agent say to each other: plain values, the same in production (carried as protobuf
+// frames by codec.h) and in the simulator (handed over as they are). Adding a field: here and in codec.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "topology/base/ids.h"
+#include "topology/base/units.h"
+#include "topology/model/sampling.h"
+
+namespace infos {
+
+/// Why a sequence ended.
+enum class FinishReason : std::uint8_t {
+  none,
+  stop,       ///< an end token or stop string
+  length,     ///< max tokens, or the model's context is full
+  cancelled,  ///< the client went away or said so
+  error,      ///< could not be served; `message` says why
+};
+
+// ---- gateway -> worker -------------------------------------------------------------------------------------------
+
+/// Generate for a request. `tokens` is the prompt followed by what was emitted on earlier attempts; generation goes on
+/// after its last token, and token n of the answer is drawn with (seed, n) whatever attempt draws it.
+struct Submit {
+  RequestId request;
+  Attempt attempt;
+  std::vector<TokenId> tokens;
+  std::uint32_t prompt_tokens = 0;    ///< how many of `tokens` are prompt
+  std::uint32_t max_new_tokens = 0;   ///< of the whole answer, emitted ones included
+  std::vector<TokenId> stop_tokens;   ///< end the answer and are not part of it
+  SamplingParams sampling;
+  std::int32_t priority = 0;          ///< lower first
+  friend bool operator==(const Submit&, const Submit&) = default;
+};
+
+/// Forget a request and free its blocks. Unknown requests are ignored.
+struct Cancel {
+  RequestId request;
+  Attempt attempt;
+  friend bool operator==(const Cancel&, const Cancel&) = default;
+};
+
+/// Finish what runs, take nothing new.
+struct Drain {
+  friend bool operator==(const Drain&, const Drain&) = default;
+};
+
+using ToWorker = std::variant<Submit, Cancel, Drain>;
+
+// ---- worker -> gateway -------------------------------------------------------------------------------------------
+
+struct TokenOut {
+  RequestId request;
+  Attempt attempt;
+  std::uint32_t index = 0;  ///< 0-based place in the answer; a gap or repeat is a protocol error
+  SampledToken sampled;
+  friend bool operator==(const TokenOut&, const TokenOut&) = default;
+};
+
+struct SequenceEnd {
+  RequestId request;
+  Attempt attempt;
+  FinishReason reason = FinishReason::none;
+  std::uint32_t cached_tokens = 0;  ///< prompt tokens whose KV was reused
+  std::string message;              ///< for `error`
+  friend bool operator==(const SequenceEnd&, const SequenceEnd&) = default;
+};
+
+/// What routing and metrics need to know of a worker.
+struct WorkerLoad {
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  std::uint32_t kv_blocks_total = 0;
+  std::uint32_t kv_blocks_used = 0;     ///< referenced by sequences
+  std::uint32_t kv_blocks_cached = 0;   ///< free but holding reusable prefixes
+  std::uint64_t prompt_tokens = 0;      ///< since start
+  std::uint64_t cached_tokens = 0;      ///< since start: prompt tokens not computed
+  std::uint64_t generated_tokens = 0;   ///< since start
+  std::uint64_t preemptions = 0;        ///< since start
+  double prefill_tokens_per_second = 0; ///< measured lately, 0: unknown
+  double decode_step_seconds = 0;       ///< measured lately, 0: unknown
+  friend bool operator==(const WorkerLoad&, const WorkerLoad&) = default;
+};
+
+/// The first message of a worker process: it has loaded its model and serves.
+struct WorkerReady {
+  std::string model;
+  std::string device;
+  std::uint32_t max_context = 0;  ///< tokens
+  std::uint32_t block_tokens = 0;
+  WorkerLoad load;
+  friend bool operator==(const WorkerReady&, const WorkerReady&) = default;
+};
+
+/// What came of one step: all tokens and endings together, so that a step costs one frame.
+struct StepReport {
+  std::vector<TokenOut> tokens;
+  std::vector<SequenceEnd> ended;
+  WorkerLoad load;
+  friend bool operator==(const StepReport&, const StepReport&) = default;
+};
+
+using FromWorker = std::variant<WorkerReady, StepReport>;
+
+}  // namespace infos

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// WorkerCore decides what a worker computes next: continuous batching with chunked prefill, KV block accounting with
+// prefix reuse, preemption by recompute. Pure: no clock, thread, file or socket; the shell runs its steps on the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "daemon/control/messages.h"
+#include "topology/base/units.h"
+
+namespace infos {
+
+struct WorkerConfig {
+  std::uint32_t kv_blocks = 0;
+  std::uint32_t block_tokens = 16;
+  std::uint32_t max_context = 0;        ///< tokens of one sequence
+  std::uint32_t max_running = 64;       ///< sequences in a batch
+  std::uint32_t max_waiting = 1024;     ///< sequences queued; beyond: ended with an error
+  std::uint32_t max_step_tokens = 512;  ///< rows of one step
+  double prefill_share = 1.0;           ///< prefill time allowed per step, as a multiple of the decode time in it
+  std::uint64_t seed = 1;
+};
+
+// ---- events ------------------------------------------------------------------------------------------------------
+
+/// The engine finished step `id`: one sampled token for each sequence of the step that had `sample`, in its order.
+struct StepDone {
+  EffectId id;
+  std::vector<SampledToken> sampled;
+  Duration took;
+  friend bool operator==(const StepDone&, const StepDone&) = default;
+};
+/// The engine could not run step `id`.
+struct StepFailed {
+  EffectId id;
+  std::string message;
+  friend bool operator==(const StepFailed&, const StepFailed&) = default;
+};
+/// `next_deadline()` has passed.
+struct Tick {
+  friend bool operator==(const Tick&, const Tick&) = default;
+};
+using WorkerEvent = std::variant<Submit, Cancel, Drain, StepDone, StepFailed, Tick>;
+
+// ---- effects -----------------------------------------------------------------------------------------------------
+
+/// A sequence's part of a step.
+struct StepSequence {
+  RequestId request;
+  std::vector<TokenId> tokens;     ///< the rows to compute, at positions [start, start + tokens.size())
+  std::uint32_t start = 0;
+  std::vector<BlockId> blocks;     ///< the sequence's whole block table up to its last row
+  bool sample = false;             ///< draw the token after the last row
+  std::uint32_t index = 0;         ///< which token of the answer the draw is
+  friend bool operator==(const StepSequence&, const StepSequence&) = default;
+};
+/// Sampler state begins to live: before the first RunStep that names the request.
+struct OpenSequence {
+  RequestId request;
+  std::vector<TokenId> tokens;     ///< prompt and what was emitted before
+  std::uint32_t prompt_tokens = 0;
+  SamplingParams sampling;
+  friend bool operator==(const OpenSequence&, const OpenSequence&) = default;
+};
+/// ... and ends. Never while a step with the request is running.
+struct CloseSequence {
+  RequestId request;
+  friend bool operator==(const CloseSequence&, const CloseSequence&) = default;
+};
+/// Run one step on the engine; answered by exactly one StepDone or StepFailed. At most one is under way.
+struct RunStep {
+  EffectId id;
+  std::vector<StepSequence> sequences;
+  friend bool operator==(const RunStep&, const RunStep&) = default;
+};
+/// Tell the gateway.
+struct Report {
+  StepReport report;
+  friend bool operator==(const Report&, const Report&) = default;
+};
+/// A drain is complete: nothing runs or waits.
+struct Drained {
+  friend bool operator==(const Drained&, const Drained&) = default;
+};
+using WorkerEffect = std::variant<OpenSequence, CloseSequence, RunStep, Report, Drained>;
+using WorkerEffects = std::vector<WorkerEffect>;
+
+class WorkerCore {
+ public:
+  explicit WorkerCore(const WorkerConfig& config);
+  ~WorkerCore();
+  WorkerCore(WorkerCore&&) noexcept;
+  WorkerCore& operator=(WorkerCore&&) noexcept;
+
+  /// Accepts every event in every state; appends its wishes to `out` in the order in which they must be done.
+  void step(Time now, const WorkerEvent& event, WorkerEffects& out);
+  /// When a Tick is wanted, kNever if never.
+  Time next_deadline() const;
+  WorkerLoad load() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace infos
