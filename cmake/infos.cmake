@@ -20,7 +20,8 @@ function(infos_library name)
 endfunction()
 
 # infos_test(NAME SOURCES a_test.cc ... [DEPS ...] [LABELS ...] [TIMEOUT s])
-#   One GoogleTest program, run as one ctest test with the test data's place in INFOS_TEST_DATA.
+#   One GoogleTest program, run as one ctest test. The label `threads` also puts it under the thread sanitizer.
+add_custom_target(tsan_tests)
 function(infos_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(INFOS_FUZZ)
@@ -32,6 +33,9 @@ function(infos_test name)
   target_compile_definitions(${name} PRIVATE INFOS_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   infos_test_properties(${name} "${arg_TIMEOUT}" "${arg_LABELS}")
+  if("threads" IN_LIST arg_LABELS)
+    add_dependencies(tsan_tests ${name})
+  endif()
 endfunction()
 
 # What every ctest test gets, scripts too.
