@@ -5,11 +5,15 @@
  * Rules
  *  - A plugin is a shared object that exports one symbol, `infos_plugin_query`.
  *  - Every struct begins with `struct_size`, set by whoever fills it; structs only grow at the end. A reader treats bytes
- *    beyond the writer's `struct_size` as zero, and zero always means "absent" or "default".
+ *    beyond the writer's `struct_size` as zero, and zero always means "absent" or "default". For a struct that the plugin
+ *    fills (`out`), the host sets `struct_size` to its room before the call; the plugin writes no byte beyond it and sets
+ *    `struct_size` to what it filled.
  *  - Host and plugin work together at ABI version N and N-1. A feature bit that the other side requires and does not know
  *    is refused with a reason.
  *  - No C++ types, no exceptions and no ownership across the line except through the create/destroy pairs below.
  *  - Every function returns an infos_code and fills `error` (if not null) when it is not INFOS_OK.
+ *  - A device is closed last: after its jobs, artifacts, programs and KV pools are gone, which may go in any order (a program
+ *    does not need its artifact any more).
  *  - Functions of one device are called from one thread at a time, `cancel` and `sample` excepted: any thread, any time.
  */
 #ifndef INFOS_DEVICE_H
@@ -201,7 +205,9 @@ typedef enum infos_compat {
   INFOS_COMPAT_INCOMPATIBLE = 4
 } infos_compat;
 
-/* Bytes that somebody else owns. Weights stay mapped only until load returns, unless the plugin set `keeps_weights`. */
+/* Bytes that somebody else owns. Weights stay valid only until load returns, or, when the plugin sets `keeps_weights` in its
+ * table, until the program is unloaded. Weights of rank 1 (norms, biases) and constants are always f32; the others have
+ * any dtype of the device's dtype_mask. */
 typedef struct infos_weight {
   uint32_t struct_size;
   uint32_t dtype;
@@ -283,6 +289,7 @@ typedef struct infos_plugin_api {
   infos_code (*compile_take)(infos_job* job, infos_artifact** out, infos_error* error); /* frees the job */
 
   /* artifacts */
+  /* serialize with a null buffer gives the size alone; with too little room INFOS_EXHAUSTED and the size */
   infos_code (*artifact_serialize)(const infos_artifact* artifact, void* buffer, uint64_t* bytes /* in: room, out: size */,
                                    infos_error* error);
   infos_code (*artifact_deserialize)(infos_device* device, const void* buffer, uint64_t bytes, infos_artifact** out,
@@ -301,6 +308,9 @@ typedef struct infos_plugin_api {
   infos_code (*kv_create)(infos_device* device, const infos_kv_config* config, infos_kv** out, infos_error* error);
   infos_code (*kv_layout)(infos_kv* kv, infos_kv_layout* out, infos_error* error);
   void (*kv_destroy)(infos_kv* kv);
+
+  uint32_t keeps_weights; /* 1: the bytes given at load are used in place until unload */
+  uint32_t reserved;
   /* Later groups (fences, pinned and exported memory, layer ranges, attention-FFN half layers) are appended here. */
 } infos_plugin_api;
 

@@ -45,6 +45,7 @@ struct EngineSequence {
 
 class Engine {
  public:
+  /// The checkpoint must outlive the engine: a backend may use its mapped bytes in place.
   /// Errors: unsupported (op or dtype the backend lacks), resource_exhausted (names bytes wanted and there), ...
   static Result<std::unique_ptr<Engine>> open(const Checkpoint& checkpoint, const EngineOptions& options);
   virtual ~Engine() = default;
