@@ -38,6 +38,13 @@ Status ModelConfig::validate() const {
     return Error{ErrorCode::invalid_argument, fmt::format("heads is {}: want a multiple of kv heads, {}", heads, kv_heads)};
   if (head_dim % 2 != 0)
     return Error{ErrorCode::invalid_argument, fmt::format("head dim is {}: want an even number", head_dim)};
+  INFOS_TRY(in_range("rope scaling factor", rope_scaling.factor, 1e-3, 1e6));
+  if (rope_scaling.kind == RopeScaling::Kind::table) {
+    if (rope_scaling.divisors.size() != head_dim / 2)
+      return Error{ErrorCode::invalid_argument, fmt::format("rope table has {} entries: want half of head dim, {}",
+                                                            rope_scaling.divisors.size(), head_dim / 2)};
+    for (const float divisor : rope_scaling.divisors) INFOS_TRY(in_range("rope table entry", divisor, 1e-6, 1e6));
+  }
   if (experts > 0) INFOS_TRY(in_range("experts per token", experts_per_token, 1, experts));
   return {};
 }

@@ -17,12 +17,13 @@ const char* to_string(ModelFamily family);
 
 /// How rotary frequencies are stretched for long contexts.
 struct RopeScaling {
-  enum class Kind { none, linear, llama3 };
+  enum class Kind { none, linear, llama3, table };
   Kind kind = Kind::none;
   double factor = 1.0;
   double low_freq_factor = 1.0;   ///< llama3
   double high_freq_factor = 4.0;  ///< llama3
   double original_context = 8192; ///< llama3, tokens
+  std::vector<float> divisors;    ///< table [head_dim / 2]: frequency i is divided by divisors[i]
 };
 
 struct ModelConfig {
