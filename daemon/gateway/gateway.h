@@ -108,8 +108,9 @@ class Gateway {
   /// Registers `method path` (exact) or, with path ending in '*', every path with that prefix; longest wins.
   /// Built-in endpoints cannot be replaced (CHECKed).
   void handle(const std::string& method, const std::string& path, Exposure exposure, HttpHandler handler);
-  /// Called with each event before the core's step: `infosd --record`.
-  void on_event(std::function<void(Time, const GatewayEvent&)> tap);
+  /// Called after each step of the core with the event and the effects of that step alone, before they are performed:
+  /// `infosd --record`. Every step is told, ticks too. It must not call back into the gateway.
+  void on_step(std::function<void(Time, const GatewayEvent&, const GatewayEffects&)> tap);
   /// What /metrics prints; others may add their metrics. Outlives every connection, not the gateway.
   prometheus::Registry& registry();
   /// Shared, for those that keep a metric longer than the gateway.
