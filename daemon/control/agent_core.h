@@ -23,6 +23,7 @@ struct AgentConfig {
   Duration backoff_max = seconds(30);
   Duration healthy_after = seconds(30);     ///< a run this long resets the back-off
   std::uint64_t seed = 1;                   ///< jitter of the back-off
+  friend bool operator==(const AgentConfig&, const AgentConfig&) = default;
 };
 
 /// What one worker slot should run. Two specs that differ mean: replace the process.

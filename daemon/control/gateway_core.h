@@ -21,7 +21,9 @@ struct GatewayConfig {
   std::uint32_t max_attempts = 8;           ///< placements of one request before it fails
   Duration queue_timeout = seconds(60);     ///< waiting for a worker at all; beyond: 503
   std::uint32_t max_tokens_total = 16u << 20;  ///< prompt tokens held by all requests; beyond: 429
+  std::uint32_t max_per_tenant = 0;         ///< admitted and not ended, per named tenant; beyond: 429; 0: no limit
   std::uint64_t seed = 1;
+  friend bool operator==(const GatewayConfig&, const GatewayConfig&) = default;
 };
 
 // ---- events ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ struct WorkerConfig {
   std::uint32_t max_step_tokens = 512;  ///< rows of one step
   double prefill_share = 1.0;           ///< prefill time allowed per step, as a multiple of the decode time in it
   std::uint64_t seed = 1;
+  friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
 
 // ---- events ------------------------------------------------------------------------------------------------------
