@@ -40,7 +40,9 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const TokenizerSource& source)
 /// never become one by U+FFFD.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  /// `start`: whether the stream is a text of its own, or goes on after text that was there before (`later`).
+  explicit Detokenizer(const Tokenizer& tokenizer, Tokenizer::Place start = Tokenizer::Place::first)
+      : tokenizer_(&tokenizer), first_(start == Tokenizer::Place::first) {}
   /// The text that `token` completes; may be empty.
   std::string push(TokenId token);
   /// What is still held back, made valid. After this the stream is over.
@@ -49,7 +51,7 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   std::string pending_;
-  bool first_ = true;
+  bool first_;
 };
 
 }  // namespace infos
