@@ -20,6 +20,8 @@ class Tokenizer {
   enum class Specials { parse, as_text };  ///< whether "<|eot|>" in the text is the special token or plain characters
   enum class AddBos { if_model_does, no };
 
+  /// Any bytes are accepted. Those that are not UTF-8 keep their value where the model has byte tokens, and are the unknown
+  /// token (or, without one, nothing) where it has none.
   virtual std::vector<TokenId> encode(std::string_view text, Specials specials, AddBos bos) const = 0;
   /// The bytes that a token stands for in running text; empty for control tokens. May be a part of a UTF-8 character.
   /// `first` matters to SentencePiece models, whose first token loses its leading space.
