@@ -26,7 +26,10 @@ struct BlockShape {
 };
 BlockShape block_shape(DType dtype);
 
-/// A weight as it lies in the file. Dims are row-major, outermost first (GGUF's are reversed on reading).
+/// A weight as it lies in the file. Dims are row-major, outermost first (GGUF's are reversed on reading). Experts come as
+/// one stacked tensor, blk.N.ffn_gate_exps.weight [experts, out, in] (newer GGUF), or one by one,
+/// blk.N.ffn_gate.E.weight [out, in] for E = 0 .. experts - 1 (Hugging Face, older GGUF), and likewise ffn_up and
+/// ffn_down: never both in one checkpoint's layer; who loads stacks them. Router: blk.N.ffn_gate_inp.weight [experts, in].
 /// Experts come either stacked, as GGUF has them (blk.N.ffn_{gate,up,down}_exps.weight, [experts, out, in]), or one by one
 /// as Hugging Face has them: blk.N.ffn_{gate,up,down}.E.weight, [out, in], E from 0; the engine stacks those at load. The
 /// router is blk.N.ffn_gate_inp.weight, [experts, hidden]. A GGUF file's rope_freqs.weight keeps its name.
@@ -37,7 +40,8 @@ struct TensorView {
   std::span<const std::byte> data;
 };
 
-/// What a tokenizer is made of, whatever file it came from. Exactly one of the two forms is filled.
+/// What a tokenizer is made of, whatever file it came from. At most one of the two forms is filled; none: the
+/// checkpoint has no tokenizer that we can read.
 struct TokenizerSource {
   std::string tokenizer_json;      ///< Hugging Face tokenizer.json, whole text
   struct Gguf {
@@ -55,7 +59,8 @@ struct TokenizerSource {
   std::optional<Gguf> gguf;
   std::string chat_template;       ///< Jinja text, empty: none
   std::string bos_token, eos_token;  ///< texts that templates refer to
-  bool add_bos = false;            ///< from tokenizer_config.json or GGUF
+  bool add_bos = false;            ///< GGUF, or add_bos_token of tokenizer_config.json; false there when it does not say:
+                                   ///< tokenizer.json's post_processor then decides
 };
 
 /// Defaults that the model's makers suggest (generation_config.json).
@@ -76,7 +81,8 @@ class Checkpoint {
   virtual std::string path() const = 0;
 };
 
-/// Opens a directory with config.json or a .gguf file.
+/// Opens a directory with config.json or a .gguf file. What comes back is checked as a whole: the configuration is
+/// valid, and the tensors are exactly those of its family, each with its shape.
 /// Errors: not_found, io, corrupt, unsupported, invalid_argument: each names the file and the field.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(const std::string& path);
 
