@@ -286,7 +286,8 @@ typedef struct infos_plugin_api {
                               const char* options, infos_job** out, infos_error* error);
   infos_code (*compile_poll)(infos_job* job, uint32_t* state /* infos_job_state */, double* progress, infos_error* error);
   void (*compile_cancel)(infos_job* job); /* take() then gives the best so far, or INFOS_CANCELLED */
-  infos_code (*compile_take)(infos_job* job, infos_artifact** out, infos_error* error); /* frees the job */
+  infos_code (*compile_take)(infos_job* job, infos_artifact** out, infos_error* error); /* frees the job,
+     whatever it returns, unless a pointer is null */
 
   /* artifacts */
   /* serialize with a null buffer gives the size alone; with too little room INFOS_EXHAUSTED and the size */

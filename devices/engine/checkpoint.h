@@ -32,7 +32,7 @@ BlockShape block_shape(DType dtype);
 /// ffn_down: never both in one checkpoint's layer; who loads stacks them. Router: blk.N.ffn_gate_inp.weight [experts, in].
 /// Experts come either stacked, as GGUF has them (blk.N.ffn_{gate,up,down}_exps.weight, [experts, out, in]), or one by one
 /// as Hugging Face has them: blk.N.ffn_{gate,up,down}.E.weight, [out, in], E from 0; the engine stacks those at load. The
-/// router is blk.N.ffn_gate_inp.weight, [experts, hidden]. A GGUF file's rope_freqs.weight keeps its name.
+/// router is blk.N.ffn_gate_inp.weight, [experts, hidden].
 struct TensorView {
   std::string name;  ///< canonical, GGUF-style: token_embd.weight, blk.N.attn_q.weight, output_norm.weight, output.weight, ...
   DType dtype = DType::none;

@@ -9,12 +9,14 @@
 namespace infos {
 
 namespace {
-double stretched(double frequency, const RopeScaling& scaling) {
+double stretched(double frequency, const RopeScaling& scaling, std::size_t pair) {
   switch (scaling.kind) {
     case RopeScaling::Kind::none:
       return frequency;
     case RopeScaling::Kind::linear:
       return frequency / scaling.factor;
+    case RopeScaling::Kind::table:
+      return frequency / static_cast<double>(scaling.divisors[pair]);
     case RopeScaling::Kind::llama3:
       break;
   }
@@ -28,15 +30,15 @@ double stretched(double frequency, const RopeScaling& scaling) {
 }
 }  // namespace
 
-std::vector<float> rope_frequencies(const ModelConfig& config, std::span<const float> factors) {
+std::vector<float> rope_frequencies(const ModelConfig& config) {
   const std::size_t pairs = config.head_dim / 2;
-  INFOS_CHECK(factors.empty() || factors.size() == pairs);
+  const bool table = config.rope_scaling.kind == RopeScaling::Kind::table;
+  INFOS_CHECK(!table || config.rope_scaling.divisors.size() == pairs);
   std::vector<float> out(pairs);
   for (std::size_t i = 0; i < pairs; ++i) {
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim);
-    double frequency = stretched(std::pow(config.rope_theta, exponent), config.rope_scaling);
-    if (!factors.empty()) frequency /= static_cast<double>(factors[i]);
-    out[i] = static_cast<float>(frequency);
+    const double frequency = std::pow(config.rope_theta, exponent);
+    out[i] = static_cast<float>(stretched(frequency, config.rope_scaling, i));
   }
   return out;
 }

@@ -3,7 +3,6 @@
 // any thread.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "topology/model/model_config.h"
@@ -13,8 +12,8 @@ namespace infos {
 /// Radians per position for each rotated pair, [head_dim / 2].
 /// Source: theta^(-2i/d), Su et al. 2021; "linear" divides by the factor (Chen et al. 2023);
 /// "llama3" divides the low frequencies only, with a smooth ramp between (Llama 3.1 model card and
-/// reference code). `factors` (GGUF's rope_freqs.weight; may be empty) divide the frequencies one
-/// by one. Requires: factors is empty or holds head_dim / 2 values.
-std::vector<float> rope_frequencies(const ModelConfig& config, std::span<const float> factors = {});
+/// reference code); "table" divides them one by one. Requires: a table holds head_dim / 2 divisors,
+/// as build_phase_graph checks.
+std::vector<float> rope_frequencies(const ModelConfig& config);
 
 }  // namespace infos
