@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "topology/spec/fields.h"
@@ -29,23 +28,21 @@ class Report {
   }
   std::vector<SpecError> take() {
     std::stable_sort(errors_.begin(), errors_.end(),
-                     [](const auto& a, const auto& b) { return key(a.first) < key(b.first); });
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<SpecError> out;
     for (auto& [place, message] : errors_) {
       if (out.size() == kSpecErrorsMax) {
         out.back().message += fmt::format(" (and {} more errors)", errors_.size() - kSpecErrorsMax);
         break;
       }
-      out.push_back({files_[place.file].name, place.line, place.column, std::move(message)});
+      out.push_back({files_[place.file].name, place.line, place.column, printable(message)});
     }
     return out;
   }
 
  private:
-  static auto key(const SpecPlace& place) { return std::tie(place.file, place.line, place.column); }
   std::size_t document_of(const SpecPlace& place) const {
-    const auto after = std::upper_bound(documents_.begin(), documents_.end(), place,
-                                        [](const SpecPlace& a, const SpecPlace& b) { return key(a) < key(b); });
+    const auto after = std::upper_bound(documents_.begin(), documents_.end(), place);
     return static_cast<std::size_t>(after - documents_.begin());
   }
 

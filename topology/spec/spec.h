@@ -23,6 +23,7 @@ struct SpecPlace {
   std::uint32_t file = 0;  ///< index into the files given to parse_spec
   std::uint32_t line = 0;  ///< 0: not written anywhere (a default)
   std::uint32_t column = 0;
+  friend auto operator<=>(const SpecPlace&, const SpecPlace&) = default;
 };
 
 /// A name that must exist elsewhere, with the place where it was used.

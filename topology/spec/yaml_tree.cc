@@ -187,6 +187,19 @@ class TreeBuilder final : public YAML::EventHandler {
 
 }  // namespace
 
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (length == 0) out += '?';
+    if (length == 1) out += c < 0x20 || c == 0x7F ? ' ' : text[i];
+    if (length > 1) out += text.substr(i, length);
+    i += length == 0 ? 1 : length;
+  }
+  return out;
+}
+
 YamlText read_yaml(std::string_view text) {
   YamlText out;
   out.problem = scan(text);

@@ -42,4 +42,7 @@ struct YamlText {
 
 YamlText read_yaml(std::string_view text);
 
+/// One line of valid UTF-8: control characters become spaces, other bytes that are not text become '?'.
+std::string printable(std::string_view text);
+
 }  // namespace infos
