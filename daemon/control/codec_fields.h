@@ -37,14 +37,14 @@ template <typename A> void fields(A& a, Like<TokenOut> auto& m) {
 }
 template <typename A> void fields(A& a, Like<SequenceEnd> auto& m) {
   a(1, "request", m.request), a(2, "attempt", m.attempt), a(3, "reason", m.reason), a(4, "cached_tokens", m.cached_tokens);
-  a(5, "message", m.message);
+  a(5, "message", m.message), a(6, "retryable", m.retryable), a(7, "answer_tokens", m.answer_tokens);
 }
 template <typename A> void fields(A& a, Like<WorkerLoad> auto& m) {
   a(1, "running", m.running), a(2, "waiting", m.waiting), a(3, "kv_blocks_total", m.kv_blocks_total);
   a(4, "kv_blocks_used", m.kv_blocks_used), a(5, "kv_blocks_cached", m.kv_blocks_cached);
   a(6, "prompt_tokens", m.prompt_tokens), a(7, "cached_tokens", m.cached_tokens), a(8, "generated_tokens", m.generated_tokens);
   a(9, "preemptions", m.preemptions), a(10, "prefill_tokens_per_second", m.prefill_tokens_per_second);
-  a(11, "decode_step_seconds", m.decode_step_seconds);
+  a(11, "decode_step_seconds", m.decode_step_seconds), a(12, "draining", m.draining);
 }
 template <typename A> void fields(A& a, Like<WorkerReady> auto& m) {
   a(1, "model", m.model), a(2, "device", m.device), a(3, "max_context", m.max_context), a(4, "block_tokens", m.block_tokens);

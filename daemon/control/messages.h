@@ -69,6 +69,8 @@ struct SequenceEnd {
   FinishReason reason = FinishReason::none;
   std::uint32_t cached_tokens = 0;  ///< prompt tokens whose KV was reused
   std::string message;              ///< for `error`
+  bool retryable = false;           ///< for `error`: the worker's fault, another attempt may succeed
+  std::uint32_t answer_tokens = 0;  ///< emitted in all, earlier attempts included: shows whether any was lost
   friend bool operator==(const SequenceEnd&, const SequenceEnd&) = default;
 };
 
@@ -85,6 +87,7 @@ struct WorkerLoad {
   std::uint64_t preemptions = 0;        ///< since start
   double prefill_tokens_per_second = 0; ///< measured lately, 0: unknown
   double decode_step_seconds = 0;       ///< measured lately, 0: unknown
+  bool draining = false;                ///< takes nothing new
   friend bool operator==(const WorkerLoad&, const WorkerLoad&) = default;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -89,6 +90,24 @@ struct Drained {
 using WorkerEffect = std::variant<OpenSequence, CloseSequence, RunStep, Report, Drained>;
 using WorkerEffects = std::vector<WorkerEffect>;
 
+/// What a WorkerCore holds, for invariants in tests and the simulator.
+struct WorkerAudit {
+  struct Held {
+    RequestId request;
+    Attempt attempt;
+    std::vector<BlockId> blocks;
+  };
+  std::vector<Held> sequences;             ///< waiting ones too
+  std::vector<std::uint32_t> references;   ///< per block, as the pool counts them
+  std::vector<std::uint8_t> published;     ///< per block: content is complete and may be shared
+  std::uint32_t free = 0;
+  std::uint32_t cached = 0;
+  std::string broken;                      ///< what the core itself found wrong, empty if nothing
+};
+
+/// The order of service is (priority, arrival): the oldest sequence always advances, taking blocks from younger ones if it
+/// must. A sequence's tokens never exceed max_context nor what all blocks hold together. A step that fails is tried
+/// again sequence by sequence, so that one that cannot be computed does not take others with it.
 class WorkerCore {
  public:
   explicit WorkerCore(const WorkerConfig& config);
@@ -101,6 +120,8 @@ class WorkerCore {
   /// When a Tick is wanted, kNever if never.
   Time next_deadline() const;
   WorkerLoad load() const;
+  /// Copies everything; O(blocks).
+  WorkerAudit audit() const;
 
  private:
   struct State;
