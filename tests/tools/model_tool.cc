@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "devices/engine/checkpoint/inspect.h"
 #include "devices/engine/checkpoint/synth.h"
 #include "tests/tools/hf_export.h"
 #include "tests/tools/requantise.h"
@@ -17,6 +18,7 @@ constexpr const char* kUsage =
     "usage: model-tool hf MODEL.gguf DIRECTORY           the same model as a Hugging Face directory\n"
     "       model-tool requantise MODEL.gguf DTYPE FILE  the same model with matrices of another dtype\n"
     "       model-tool synth SHAPE DTYPE FILE [SEED]     random weights of a named shape\n"
+    "       model-tool inspect MODEL                     what it is\n"
     "DTYPE: f32 f16 bf16 q8_0 q4_0 q4_k q6_k\n";
 
 DType parse_dtype(const char* word) {
@@ -27,8 +29,13 @@ DType parse_dtype(const char* word) {
 
 infos::Status run(int argc, char** argv) {
   const infos::Error usage{infos::ErrorCode::invalid_argument, kUsage};
-  if (argc < 4) return usage;
+  if (argc < 3) return usage;
   const std::string verb = argv[1];
+  if (verb == "inspect") {
+    std::fputs(to_text(INFOS_TRY(infos::inspect_model(argv[2]))).c_str(), stdout);
+    return {};
+  }
+  if (argc < 4) return usage;
   if (verb == "hf") {
     const auto checkpoint = INFOS_TRY(infos::open_checkpoint(argv[2]));
     return infos::test::export_hugging_face(*checkpoint, argv[3]);
