@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens the text side of a model (tokenizer, chat template, limits) for the gateway. Any thread; may take a second.
+#pragma once
+
+#include <string>
+
+#include "daemon/gateway/gateway.h"
+#include "topology/base/result.h"
+
+namespace infos {
+
+/// A chat template that this build cannot read is logged and left out; completions still work.
+/// Errors: those of open_checkpoint and make_tokenizer, naming file and field.
+Result<ServedModel> load_served_model(const std::string& name, const std::string& source);
+
+}  // namespace infos

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/infosd/node.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <sstream>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/infosd/model_text.h"
+#include "daemon/runtime/local_plan.h"
+#include "daemon/runtime/sqlite_store.h"
+#include "daemon/runtime/threaded_store.h"
+#include "topology/base/log.h"
+
+namespace infos {
+namespace {
+
+namespace asio = boost::asio;
+
+// What an operator applied outranks what the command line says, so that a restart of the same unit keeps it.
+constexpr const char* kAppliedKey = "spec/applied";
+constexpr const char* kInitialKey = "spec/initial";
+
+Result<std::string> read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kSpecBytesMax + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    return Error{ErrorCode::io, fmt::format("--config {}: it cannot be read", path)};
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+/// Waits for a store call. Only before the node serves.
+template <typename T, typename Call>
+Result<T> wait_for(Call call) {
+  auto promise = std::make_shared<std::promise<Result<T>>>();
+  auto future = promise->get_future();
+  call([promise](Result<T> answer) { promise->set_value(std::move(answer)); });
+  return future.get();
+}
+
+Result<std::string> read_key(StateStore& store, const std::string& key) {
+  const auto row = wait_for<std::optional<StoredValue>>([&](auto done) { store.get(key, std::move(done)); });
+  if (!row.ok()) return row.error();
+  return row->has_value() ? (*row)->value : std::string();
+}
+
+}  // namespace
+
+Node::Node(asio::io_context& io, InfosdOptions options) : io_(io), options_(std::move(options)) {}
+
+Node::~Node() { helper_.join(); }
+
+// ---- start -------------------------------------------------------------------------------------------------------
+
+Status Node::start() {
+  Status status = open_state();
+  if (!status.ok()) return status;
+  CheckedSpec spec = INFOS_TRY(first_spec());
+
+  GatewayOptions gateway;
+  gateway.api_keys_file = options_.api_keys_file;
+  gateway.insecure = options_.insecure ? Insecure::allowed : Insecure::refused;
+  gateway_ = INFOS_TRY(Gateway::create(io_, gateway));
+  SupervisorOptions supervisor;
+  supervisor.agent.silence_limit = options_.silence_limit;
+  supervisor.log_level = options_.log_level_word;
+  supervisor.log_format = options_.log_format == LogFormat::json ? "json" : "text";
+  supervisor_ = std::make_unique<Supervisor>(io_, std::move(supervisor), *this);
+  gateway_->on_send_worker([this](const SendWorker& message) { supervisor_->send(message); });
+  add_admin_api(*this, *gateway_);
+  status = listen();
+  if (status.ok()) act(std::move(spec));
+  return status;
+}
+
+Status Node::open_state() {
+  if (options_.state_file.empty()) {
+    state_ = make_memory_store();
+    return {};
+  }
+  OpenedStore opened = INFOS_TRY(open_sqlite_store(options_.state_file));
+  state_ = std::move(opened.store);
+  return {};
+}
+
+/// Applied before, else the command line's (which is stored), else what an earlier command line said.
+Result<CheckedSpec> Node::first_spec() {
+  std::string yaml = INFOS_TRY(read_key(*state_, kAppliedKey));
+  const bool written_down = !options_.models.empty() || !options_.config_file.empty();
+  if (!yaml.empty() && written_down)
+    log_warn("infosd", "the state file holds a spec that was applied: --model and --config are not used",
+             {{"state", options_.state_file}});
+  if (yaml.empty() && written_down) {
+    const bool quick = options_.config_file.empty();
+    std::string text = quick ? quick_spec(options_) : INFOS_TRY(read_text_file(options_.config_file));
+    CheckedSpec spec = INFOS_TRY(check(std::move(text), quick ? "--model" : options_.config_file, "command line"));
+    Status loaded = load_models(spec, {});
+    if (!loaded.ok()) return loaded.error();
+    StoreWrite wish{kInitialKey, spec.yaml, std::nullopt, "command line"};
+    const auto stored = wait_for<StoreWritten>([&](auto done) { state_->write(std::move(wish), std::move(done)); });
+    if (!stored.ok()) return stored.error();
+    return spec;
+  }
+  if (yaml.empty()) yaml = INFOS_TRY(read_key(*state_, kInitialKey));
+  if (yaml.empty()) return CheckedSpec{};
+  CheckedSpec spec = INFOS_TRY(check(std::move(yaml), options_.state_file, "state"));
+  // A model whose file has gone must not keep the others from being served; its worker says what is wrong.
+  Status loaded = load_models(spec, {});
+  if (!loaded.ok()) log_error("infosd", "a stored model cannot be opened", {{"why", loaded.error().message}});
+  return spec;
+}
+
+Status Node::listen() {
+  const std::uint16_t port = INFOS_TRY(gateway_->listen(options_.listen_address, options_.listen_port));
+  const bool v6 = options_.listen_address.find(':') != std::string::npos;
+  url_ = fmt::format(v6 ? "http://[{}]:{}" : "http://{}:{}", options_.listen_address, port);
+  if (options_.admin_socket.empty()) return {};
+  return gateway_->listen_unix(options_.admin_socket);
+}
+
+std::string Node::ready_line() const {
+  std::string line = fmt::format("infosd ready url={} pid={}", url_, ::getpid());
+  if (!options_.admin_socket.empty()) line += fmt::format(" admin={}", options_.admin_socket);
+  return line;
+}
+
+// ---- specs -------------------------------------------------------------------------------------------------------
+
+Result<CheckedSpec> Node::check(std::string yaml, const std::string& name, std::string origin) const {
+  const SpecFile file{name, yaml};
+  SpecOutcome outcome = parse_spec(std::span(&file, 1));
+  if (!outcome.ok()) return Error{ErrorCode::invalid_argument, outcome.error_text()};
+  CheckedSpec spec;
+  spec.workers = INFOS_TRY(local_plan(outcome.set, serving_.workers, {name}));
+  spec.yaml = std::move(yaml);
+  spec.origin = std::move(origin);
+  spec.set = std::move(outcome.set);
+  return spec;
+}
+
+std::map<std::string, std::string> Node::served_sources() const {
+  std::map<std::string, std::string> sources;
+  for (const ModelSpec& model : serving_.set.models) sources[model.name] = model.source;
+  return sources;
+}
+
+/// Opens what is not served from the same source already; goes on after an error and says all of them.
+Status Node::load_models(CheckedSpec& spec, const std::map<std::string, std::string>& served) const {
+  std::string errors;
+  for (const ModelSpec& model : spec.set.models) {
+    const auto found = served.find(model.name);
+    if (found != served.end() && found->second == model.source) continue;
+    auto loaded = load_served_model(model.name, model.source);
+    if (loaded.ok()) spec.models.push_back(*std::move(loaded));
+    else errors += fmt::format("{}model {}: {}", errors.empty() ? "" : "\n", model.name, loaded.error().message);
+  }
+  if (errors.empty()) return {};
+  return Error{ErrorCode::invalid_argument, std::move(errors)};
+}
+
+void Node::apply(std::string yaml, std::function<void(Result<std::size_t>)> done) {
+  if (applying_) return done(Error{ErrorCode::unavailable, "another apply is under way: try again"});
+  auto checked = check(std::move(yaml), "spec", "apply");
+  if (!checked.ok()) return done(std::move(checked).error());
+  applying_ = true;
+  asio::post(helper_, [this, served = served_sources(), done = std::move(done),
+                       spec = std::make_shared<CheckedSpec>(*std::move(checked))] {
+    Status loaded = load_models(*spec, served);
+    asio::post(io_, [this, loaded = std::move(loaded), spec, done] {
+      if (loaded.ok()) return store(std::move(*spec), done);
+      applying_ = false;
+      done(loaded.error());
+    });
+  });
+}
+
+/// Stored first, then acted on.
+void Node::store(CheckedSpec spec, std::function<void(Result<std::size_t>)> done) {
+  StoreWrite wish{kAppliedKey, spec.yaml, std::nullopt, "apply"};
+  const auto shared = std::make_shared<CheckedSpec>(std::move(spec));
+  state_->write(std::move(wish), [this, shared, done](Result<StoreWritten> written) {
+    asio::post(io_, [this, shared, done, written = std::move(written)] {
+      applying_ = false;
+      if (!written.ok()) return done(written.error());
+      const std::size_t workers = shared->workers.size();
+      act(std::move(*shared));
+      done(workers);
+    });
+  });
+}
+
+void Node::act(CheckedSpec spec) {
+  std::map<std::string, std::string> gone = served_sources();
+  for (const ModelSpec& model : spec.set.models) gone.erase(model.name);
+  for (const auto& [name, source] : gone) gateway_->remove_model(name);
+  for (ServedModel& model : spec.models) {
+    const std::string name = model.name;
+    const Status added = gateway_->add_model(std::move(model));
+    if (!added.ok()) log_error("infosd", "a model cannot be offered", {{"model", name}, {"why", added.error().message}});
+  }
+  spec.models.clear();
+  log_info("infosd", "a spec is acted on", {{"origin", spec.origin}, {"models", spec.set.models.size()},
+                                            {"workers", spec.workers.size()}});
+  serving_ = std::move(spec);
+  supervisor_->set_desired(serving_.workers);
+}
+
+// ---- workers -----------------------------------------------------------------------------------------------------
+
+void Node::worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {
+  gateway_->worker_up(worker, generation, ready);
+}
+void Node::worker_down(WorkerId worker, Generation generation, const std::string&) {
+  gateway_->worker_down(worker, generation);
+}
+void Node::worker_said(WorkerId worker, Generation generation, StepReport report) {
+  gateway_->worker_said(worker, generation, std::move(report));
+}
+
+// ---- the end -----------------------------------------------------------------------------------------------------
+
+void Node::shut_down(std::function<void()> done) {
+  log_info("infosd", "shuts down", {{"live_requests", gateway_->live_requests()}});
+  gateway_->set_ready(Gateway::Ready::no);
+  // One of the two ends the wait: the last request, or the limit. Shared by both handlers.
+  const auto timer = std::make_shared<asio::steady_timer>(io_, std::chrono::nanoseconds(options_.drain_limit.ns));
+  const auto ended = std::make_shared<bool>(false);
+  const auto go_on = [this, timer, ended, done](const char* why) {
+    if (std::exchange(*ended, true)) return;
+    log_info("infosd", "stops serving", {{"why", why}});
+    timer->cancel();
+    gateway_->stop();
+    supervisor_->stop(done);
+  };
+  timer->async_wait([go_on](boost::system::error_code error) {
+    if (!error) go_on("the drain limit has passed");
+  });
+  gateway_->drain([go_on] { go_on("no request is left"); });
+}
+
+}  // namespace infos

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/runtime/worker_loop.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "daemon/control/codec.h"
+#include "daemon/runtime/clock.h"
+#include "daemon/runtime/frame.h"
+#include "daemon/runtime/mailbox.h"
+#include "topology/base/log.h"
+
+namespace infos {
+namespace {
+
+constexpr std::size_t kMailboxMessagesMax = 4096;
+constexpr std::size_t kReadBytes = 64u << 10;
+
+template <typename... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+
+}  // namespace
+
+struct WorkerChannel::State {
+  State(UniqueFd fd, Generation g) : socket(std::move(fd)), generation(g), inbox(kMailboxMessagesMax) {}
+
+  UniqueFd socket;
+  Generation generation;
+  Mailbox<ToWorker> inbox;
+  std::atomic<bool> broken{false};       ///< the peer broke the protocol
+  std::atomic<Engine*> engine{nullptr};  ///< null while loading
+  std::atomic<std::int64_t> leave_limit_ns{0};
+  std::atomic<bool> ended{false};        ///< the loop has returned
+  std::thread reader;
+
+  void read_all();
+  bool take(std::string_view bytes, FrameReader& frames);
+  void leave_for_sure();
+  void finish();
+};
+
+// ---- reader thread -----------------------------------------------------------------------------------------------
+
+/// False when the stream is over.
+bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
+  frames.append(bytes);
+  while (true) {
+    auto frame = frames.next();
+    if (frame.ok() && !frame->has_value()) return true;
+    auto message = frame.ok() ? decode_to_worker(**frame) : Result<ToWorker>(std::move(frame).error());
+    if (!message.ok()) {
+      log_error("worker", "the supervisor's words make no sense", {{"why", message.error().message}});
+      broken = true;
+      return false;
+    }
+    // Nothing runs while the model loads: there is nothing to drain.
+    if (std::holds_alternative<Drain>(*message) && !engine.load()) ::_exit(0);
+    inbox.push(*std::move(message));
+  }
+}
+
+void WorkerChannel::State::read_all() {
+  FrameReader frames(generation);
+  std::array<char, kReadBytes> buffer;
+  while (true) {
+    const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0 || !take({buffer.data(), static_cast<std::size_t>(got)}, frames)) break;
+  }
+  inbox.close();
+  if (!ended) leave_for_sure();
+}
+
+/// The supervisor is gone: the process must end soon, whatever the engine does.
+void WorkerChannel::State::leave_for_sure() {
+  Engine* running = engine.load();
+  if (!running) ::_exit(0);
+  running->cancel();
+  const Time limit = monotonic_now() + Duration{leave_limit_ns.load()};
+  while (!ended && monotonic_now() < limit) ::usleep(1000);
+  if (!ended) ::_exit(0);
+}
+
+/// Ends the reader. Idempotent.
+void WorkerChannel::State::finish() {
+  ended = true;
+  inbox.close();
+  ::shutdown(socket.get(), SHUT_RD);
+  if (reader.joinable()) reader.join();
+}
+
+// ---- loop thread -------------------------------------------------------------------------------------------------
+
+namespace {
+
+class Loop {
+ public:
+  Loop(Mailbox<ToWorker>& inbox, int socket, Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
+       WorkerRecorder* recorder)
+      : inbox_(inbox), socket_(socket), engine_(engine), options_(options), page_(page), recorder_(recorder),
+        core_(options.core) {}
+
+  WorkerLoopEnd run();
+
+ private:
+  void feed(const WorkerEvent& event);
+  void perform();
+  void run_step();
+  void send(const FromWorker& message);
+  void publish_load(const WorkerLoad& load);
+  void turn();
+
+  Mailbox<ToWorker>& inbox_;
+  const int socket_;
+  Engine& engine_;
+  const WorkerLoopOptions& options_;
+  StatusPage& page_;
+  WorkerRecorder* recorder_;
+  WorkerCore core_;
+  WorkerEffects effects_;
+  std::vector<ToWorker> messages_;
+  std::vector<EngineSequence> batch_;
+  std::string frame_;
+  std::optional<RunStep> pending_;
+  bool drained_ = false;
+  bool peer_gone_ = false;
+};
+
+void Loop::feed(const WorkerEvent& event) {
+  const Time now = monotonic_now();
+  if (recorder_) recorder_->record(now, event);
+  effects_.clear();
+  core_.step(now, event, effects_);
+  perform();
+}
+
+void Loop::perform() {
+  for (WorkerEffect& effect : effects_) {
+    std::visit(Overloaded{
+                   [&](OpenSequence& e) {
+                     engine_.open_sequence(e.request, e.tokens, e.prompt_tokens, e.sampling);
+                   },
+                   [&](CloseSequence& e) { engine_.close_sequence(e.request); },
+                   [&](RunStep& e) {
+                     INFOS_CHECK(!pending_);
+                     pending_ = std::move(e);
+                   },
+                   [&](Report& e) {
+                     publish_load(e.report.load);
+                     send(std::move(e.report));
+                   },
+                   [&](Drained&) { drained_ = true; },
+               },
+               effect);
+  }
+}
+
+/// Runs the step that the core wished for and answers it. What arrived meanwhile is told first, so that the next step
+/// can hold it.
+void Loop::run_step() {
+  const RunStep step = *std::exchange(pending_, std::nullopt);
+  batch_.clear();
+  std::size_t draws = 0;
+  for (const StepSequence& s : step.sequences) {
+    batch_.push_back({s.request, s.tokens, s.start, s.blocks, s.sample, s.index});
+    draws += s.sample ? 1 : 0;
+  }
+  const Time started = monotonic_now();
+  page_->step_started_ns.store(static_cast<std::uint64_t>(started.ns), std::memory_order_relaxed);
+  auto sampled = engine_.step(batch_);
+  const Duration took = monotonic_now() - started;
+  page_->step_started_ns.store(0, std::memory_order_relaxed);
+  page_->steps.fetch_add(1, std::memory_order_relaxed);
+  turn();
+  if (!sampled.ok()) {
+    log_error("worker", "a step failed", {{"step", step.id.value}, {"why", sampled.error().message}});
+    return feed(StepFailed{step.id, sampled.error().message});
+  }
+  INFOS_CHECK(sampled->size() == draws);
+  feed(StepDone{step.id, *std::move(sampled), took});
+}
+
+void Loop::send(const FromWorker& message) {
+  if (peer_gone_) return;
+  frame_.clear();
+  append_frame(frame_, options_.generation, encode(message));
+  std::string_view rest = frame_;
+  while (!rest.empty()) {
+    const ssize_t put = ::send(socket_, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      peer_gone_ = true;
+      return;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+void Loop::publish_load(const WorkerLoad& load) {
+  page_->kv_blocks_used.store(load.kv_blocks_used, std::memory_order_relaxed);
+  page_->kv_blocks_total.store(load.kv_blocks_total, std::memory_order_relaxed);
+  page_->running.store(load.running, std::memory_order_relaxed);
+  page_->waiting.store(load.waiting, std::memory_order_relaxed);
+}
+
+/// Tells the core what came in.
+void Loop::turn() {
+  page_->beat.fetch_add(1, std::memory_order_relaxed);
+  messages_.clear();
+  inbox_.drain(messages_);
+  for (ToWorker& message : messages_) {
+    if (std::holds_alternative<Drain>(message)) page_.set_phase(WorkerPhase::draining);
+    std::visit([&](auto& m) { feed(std::move(m)); }, message);
+  }
+}
+
+WorkerLoopEnd Loop::run() {
+  WorkerReady ready{options_.model, engine_.device_name(), options_.core.max_context, options_.core.block_tokens,
+                    core_.load()};
+  publish_load(ready.load);
+  page_.set_phase(WorkerPhase::serving);
+  send(ready);
+  while (!peer_gone_ && !inbox_.closed()) {
+    turn();
+    if (pending_) {
+      run_step();
+      continue;
+    }
+    if (drained_) return WorkerLoopEnd::drained;
+    const Time now = monotonic_now();
+    if (now >= core_.next_deadline()) feed(Tick{});
+    else inbox_.wait_for(std::min(options_.beat_interval, core_.next_deadline() - now));
+  }
+  return WorkerLoopEnd::supervisor_gone;
+}
+
+}  // namespace
+
+WorkerChannel::WorkerChannel(UniqueFd socket, Generation generation)
+    : state_(std::make_unique<State>(std::move(socket), generation)) {
+  state_->reader = std::thread([state = state_.get()] { state->read_all(); });
+}
+
+WorkerChannel::~WorkerChannel() { state_->finish(); }
+
+WorkerLoopEnd WorkerChannel::run(Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
+                                 WorkerRecorder* recorder) {
+  state_->leave_limit_ns = options.leave_limit.ns;
+  state_->engine = &engine;
+  const WorkerLoopEnd end = Loop(state_->inbox, state_->socket.get(), engine, options, page, recorder).run();
+  state_->finish();
+  return state_->broken ? WorkerLoopEnd::protocol_error : end;
+}
+
+}  // namespace infos
