@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "devices/engine/reference/dequantise.h"
+#include "devices/engine/reference/random_weights.h"
 #include "topology/base/check.h"
 
 namespace infos::test {
@@ -41,46 +42,6 @@ TensorView& MemoryCheckpoint::view(const std::string& name) {
                                [&](const TensorView& v) { return v.name == name; });
   INFOS_CHECK(it != views_.end());
   return *it;
-}
-
-namespace {
-
-/// The scales of one random block, so that its elements are about uniform in [-a, a].
-void set_scales(DType dtype, double a, std::byte* block) {
-  using reference::store_element;
-  switch (dtype) {
-    case DType::q8_0:
-      return store_element(INFOS_F16, a / 127, block);
-    case DType::q4_0:
-      return store_element(INFOS_F16, a / 8, block);
-    case DType::q4_k:
-      store_element(INFOS_F16, a / 300, block);
-      return store_element(INFOS_F16, 7.5 * a / 300, block + 2);
-    case DType::q6_k:
-      return store_element(INFOS_F16, a / (32 * 90), block + 208);
-    default:
-      return;
-  }
-}
-
-}  // namespace
-
-std::vector<std::byte> random_weights(DType dtype, std::uint64_t elements, double amplitude,
-                                      Rng& rng) {
-  const auto id = static_cast<std::uint32_t>(dtype);
-  const reference::Block block = reference::block_of(id);
-  std::vector<std::byte> out(reference::dtype_bytes(id, elements));
-  INFOS_CHECK(!out.empty());
-  for (std::size_t at = 0; at < out.size(); at += block.bytes) {
-    if (block.elements == 1) {
-      reference::store_element(id, (2 * rng.uniform() - 1) * amplitude, &out[at]);
-      continue;
-    }
-    for (std::size_t i = 0; i < block.bytes; ++i)
-      out[at + i] = static_cast<std::byte>(rng.below(256));
-    set_scales(dtype, amplitude, &out[at]);
-  }
-  return out;
 }
 
 namespace {
@@ -131,7 +92,8 @@ class TinyMaker {
     for (const std::int64_t dim : dims) n *= static_cast<std::uint64_t>(dim);
     const double amplitude = std::sqrt(3.0 / static_cast<double>(dims.back()));
     out_.add(name, dtype_, dims,
-             random_weights(dtype_, n, name == "token_embd.weight" ? 1.0 : amplitude, rng_));
+             reference::random_weights(static_cast<std::uint32_t>(dtype_), n,
+                                       name == "token_embd.weight" ? 1.0 : amplitude, rng_.next()));
   }
   void vector(const std::string& name, std::int64_t n, double centre) {
     std::vector<float> values(static_cast<std::size_t>(n));

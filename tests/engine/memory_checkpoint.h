@@ -41,11 +41,6 @@ class MemoryCheckpoint final : public Checkpoint {
   std::deque<std::vector<std::byte>> storage_;
 };
 
-/// Random bytes that are a sound tensor of this dtype, elements about uniform in [-amplitude,
-/// amplitude].
-std::vector<std::byte> random_weights(DType dtype, std::uint64_t elements, double amplitude,
-                                      Rng& rng);
-
 /// The names of the tiny models: one for each shape of graph that the product builds.
 inline constexpr const char* kTinyModels[] = {"llama2", "llama3",  "mistral",  "qwen2",
                                               "qwen3",  "mixtral", "qwen3-moe"};
