@@ -26,7 +26,7 @@ class CharBpe final : public WordModel {
  public:
   CharBpe(const Vocabulary& vocabulary, CharBpeParts parts)
       : parts_(std::move(parts)), tokens_(static_cast<SymbolId>(vocabulary.size())),
-        cut_at_spaces_(tokens_respect_spaces(vocabulary)) {
+        cut_at_spaces_(parts_.whole == WholeWords::exact && tokens_respect_spaces(vocabulary)) {
     ascii_.fill(kNoSymbol);
     for (const auto& [code, symbol] : parts_.characters)
       if (code < 128) ascii_[code] = symbol;
