@@ -125,8 +125,8 @@ class Gateway {
 
  private:
   struct State;
-  explicit Gateway(std::shared_ptr<State> state);
-  std::shared_ptr<State> state_;
+  explicit Gateway(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace infos
