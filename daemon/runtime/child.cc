@@ -112,8 +112,9 @@ Child::~Child() { destroy(); }
 void Child::destroy() {
   if (!pidfd_) return;
   kill(SIGKILL);
+  // By pid, which is still ours: a pidfd that an event loop has made non-blocking would answer EAGAIN.
   siginfo_t info{};
-  while (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED) != 0 && errno == EINTR) {
+  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
   }
   pidfd_.reset();
 }
