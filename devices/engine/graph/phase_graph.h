@@ -44,7 +44,7 @@ class PhaseGraph {
 inline constexpr const char* kRopeFrequencies = "rope.inv_freq";
 
 /// The whole model, prefill and decode alike: token ids to logits of the selected rows.
-/// Errors: invalid_argument: what ModelConfig::validate says, or a RoPE table of another size.
+/// Errors: invalid_argument: what ModelConfig::validate says.
 Result<PhaseGraph> build_phase_graph(const ModelConfig& config);
 
 /// The weight's name at `layer`: "blk.%d.attn_q.weight" with %d replaced.
