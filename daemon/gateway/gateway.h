@@ -54,7 +54,8 @@ struct HttpReply {
   std::string content_type = "application/json";
   std::string body;
 };
-/// Call it once, at once or later, on the gateway's thread. After the client is gone it does nothing.
+/// Call it once, at once or later, on the gateway's thread, where it must end too: when the last copy of it ends unused the
+/// client is answered 500. After the client is gone it does nothing.
 using HttpRespond = std::function<void(HttpReply)>;
 using HttpHandler = std::function<void(const HttpRequest&, HttpRespond)>;
 

@@ -60,6 +60,12 @@ void add_workers(std::span<const Gateway::WorkerView> workers, std::vector<Metri
        [](const WorkerLoad& l) { return double(l.running); }},
       {"infos_worker_waiting_requests", "Sequences queued in the worker", MetricType::Gauge,
        [](const WorkerLoad& l) { return double(l.waiting); }},
+      {"infos_kv_blocks_capacity", "KV blocks of the worker's pool", MetricType::Gauge,
+       [](const WorkerLoad& l) { return double(l.kv_blocks_total); }},
+      {"infos_kv_blocks_used", "KV blocks that sequences refer to", MetricType::Gauge,
+       [](const WorkerLoad& l) { return double(l.kv_blocks_used); }},
+      {"infos_kv_blocks_cached", "Free KV blocks that hold reusable prefixes", MetricType::Gauge,
+       [](const WorkerLoad& l) { return double(l.kv_blocks_cached); }},
       {"infos_worker_preemptions_total", "Sequences put back to be recomputed", MetricType::Counter,
        [](const WorkerLoad& l) { return double(l.preemptions); }},
       {"infos_worker_generated_tokens_total", "Tokens this worker process has generated", MetricType::Counter,
@@ -74,18 +80,6 @@ void add_workers(std::span<const Gateway::WorkerView> workers, std::vector<Metri
     for (const auto& w : workers) family.add(row.get(w.ready.load), labels_of(w));
     out.push_back(family.take());
   }
-  Family blocks("infos_kv_blocks", "KV blocks of a worker: total, used by sequences, cached prefixes", MetricType::Gauge);
-  for (const auto& w : workers) {
-    const auto with_state = [&](const char* state) {
-      auto labels = labels_of(w);
-      labels.push_back({"state", state});
-      return labels;
-    };
-    blocks.add(w.ready.load.kv_blocks_total, with_state("total"));
-    blocks.add(w.ready.load.kv_blocks_used, with_state("used"));
-    blocks.add(w.ready.load.kv_blocks_cached, with_state("cached"));
-  }
-  out.push_back(blocks.take());
 }
 
 }  // namespace

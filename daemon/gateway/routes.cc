@@ -26,6 +26,27 @@ bool contains_word(std::string_view list, std::string_view word) {
   return false;
 }
 
+// The answer that a registered handler owes; dropped unanswered, the client still hears something.
+class Owed {
+ public:
+  explicit Owed(std::shared_ptr<HttpSession> session) : session_(std::move(session)) {}
+  ~Owed() {
+    if (!done_) session_->reply(to_answer(api_error(500, "no_answer", "The handler gave no answer.")));
+  }
+  void reply(HttpReply reply) {
+    if (std::exchange(done_, true)) return;
+    HttpAnswer answer;
+    answer.status = reply.status;
+    answer.content_type = std::move(reply.content_type);
+    answer.body = std::move(reply.body);
+    session_->reply(answer);
+  }
+
+ private:
+  std::shared_ptr<HttpSession> session_;
+  bool done_ = false;
+};
+
 HttpAnswer no_such_url(const HttpHead& head) {
   const std::string_view path = head.path();
   return to_answer(api_error(404, "unknown_url",
@@ -153,14 +174,9 @@ void Gateway::State::request(const std::shared_ptr<HttpSession>& session, HttpMe
   if (handler == route->registered.end() && message.head.method == "HEAD") handler = route->registered.find("GET");
   INFOS_CHECK(handler != route->registered.end());
   const HttpRequest request{message.head.method, message.head.target, message.head.path(), message.head.query(), message.body};
-  handler->second(request, [session, done = false](HttpReply reply) mutable {
-    if (std::exchange(done, true)) return;
-    HttpAnswer answer;
-    answer.status = reply.status;
-    answer.content_type = std::move(reply.content_type);
-    answer.body = std::move(reply.body);
-    session->reply(answer);
-  });
+  // Shared: a handler may copy its HttpRespond.
+  const auto owed = std::make_shared<Owed>(session);
+  handler->second(request, [owed](HttpReply reply) { owed->reply(std::move(reply)); });
 }
 
 HttpAnswer Gateway::State::models_answer() const {

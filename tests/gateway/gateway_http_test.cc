@@ -321,6 +321,7 @@ TEST(GatewayHttp, UnixSocket_ServesTheAdminHandlers_TcpDoesNot) {
       respond({201, "text/plain", std::string(request.method) + " " + std::string(request.query) + " " + std::string(request.body)});
       respond({500, "text/plain", "said twice"});
     });
+    g.handle("GET", "/admin/forgets", Exposure::unix_only, [](const HttpRequest&, HttpRespond) {});
     g.handle("GET", "/ui/*", Exposure::open, [](const HttpRequest& request, HttpRespond respond) {
       respond({200, "text/plain", std::string(request.path)});
     });
@@ -335,6 +336,8 @@ TEST(GatewayHttp, UnixSocket_ServesTheAdminHandlers_TcpDoesNot) {
   const Response r = u.read();
   EXPECT_EQ(r.status, 201);
   EXPECT_EQ(r.body, "POST a=b body");
+  u.send(get("/admin/forgets"));
+  EXPECT_EQ(u.read().status, 500) << "a handler that never answers";
   u.send(get("/admin/echo"));
   EXPECT_EQ(u.read().headers.at("allow"), "POST, OPTIONS");
   Client c(h.port());
@@ -412,7 +415,7 @@ TEST(GatewayHttp, Metrics_CountWhatHappened) {
            "infos_cached_prompt_tokens_total{model=\"m\"} 2", "infos_time_to_first_token_seconds_count{model=\"m\"} 1",
            "infos_inter_token_seconds_count{model=\"m\"} 5", "infos_request_seconds_count{model=\"m\"} 1",
            "infos_http_responses_total{code=\"400\"} 1", "infos_http_connections 1", "infos_queue_depth 0",
-           "infos_kv_blocks{worker=\"1\",model=\"m\",state=\"used\"} 25", "infos_test_total 1",
+           "infos_kv_blocks_used{worker=\"1\",model=\"m\"} 25", "infos_test_total 1",
            "vllm:num_requests_running{model_name=\"m\"} 0", "vllm:num_requests_waiting{model_name=\"m\"} 0",
            "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.25", "vllm:generation_tokens_total{model_name=\"m\"} 6"}) {
     EXPECT_NE(r.body.find(line), std::string::npos) << line << "\n" << r.body;
