@@ -74,10 +74,12 @@ Status Node::start() {
   supervisor.agent.silence_limit = options_.silence_limit;
   supervisor.log_level = options_.log_level_word;
   supervisor.log_format = options_.log_format == LogFormat::json ? "json" : "text";
-  supervisor_ = std::make_unique<Supervisor>(io_, std::move(supervisor), *this);
+  supervisor.record = options_.record_file;
+  supervisor_ = std::make_unique<Supervisor>(io_, supervisor, *this);
   gateway_->on_send_worker([this](const SendWorker& message) { supervisor_->send(message); });
   add_admin_api(*this, *gateway_);
-  status = listen();
+  status = open_recording(gateway.core, supervisor.agent);
+  if (status.ok()) status = listen();
   if (status.ok()) act(std::move(spec));
   return status;
 }
@@ -89,6 +91,21 @@ Status Node::open_state() {
   }
   OpenedStore opened = INFOS_TRY(open_sqlite_store(options_.state_file));
   state_ = std::move(opened.store);
+  return {};
+}
+
+/// Gateway and agent go into one file, each worker process into its own.
+Status Node::open_recording(const GatewayConfig& gateway, const AgentConfig& agent) {
+  if (options_.record_file.empty()) return {};
+  recording_ = INFOS_TRY(RecordingFile::create(options_.record_file));
+  recording_->start(0, gateway);
+  recording_->start(0, agent);
+  gateway_->on_step([this](Time now, const GatewayEvent& event, const GatewayEffects& effects) {
+    recording_->step(0, now, event, effects);
+  });
+  supervisor_->on_step([this](Time now, const AgentEvent& event, const AgentEffects& effects) {
+    recording_->step(0, now, event, effects);
+  });
   return {};
 }
 

@@ -15,6 +15,7 @@
 
 #include "daemon/gateway/gateway.h"
 #include "daemon/infosd/options.h"
+#include "daemon/runtime/recording_file.h"
 #include "daemon/runtime/state_store.h"
 #include "daemon/runtime/supervisor.h"
 #include "topology/spec/spec.h"
@@ -60,6 +61,7 @@ class Node final : private WorkerListener {
   void worker_said(WorkerId worker, Generation generation, StepReport report) override;
 
   Status open_state();
+  Status open_recording(const GatewayConfig& gateway, const AgentConfig& agent);
   Result<CheckedSpec> first_spec();
   Result<CheckedSpec> check(std::string yaml, const std::string& name, std::string origin) const;
   Status load_models(CheckedSpec& spec, const std::map<std::string, std::string>& served) const;
@@ -71,8 +73,10 @@ class Node final : private WorkerListener {
   boost::asio::io_context& io_;
   const InfosdOptions options_;
   std::unique_ptr<StateStore> state_;
-  std::unique_ptr<Gateway> gateway_;
+  // The gateway ends first: it cancels what runs, which is recorded and sent to workers.
+  std::unique_ptr<RecordingFile> recording_;
   std::unique_ptr<Supervisor> supervisor_;
+  std::unique_ptr<Gateway> gateway_;
   CheckedSpec serving_;
   std::string url_;
   std::function<void()> shut_down_wish_;

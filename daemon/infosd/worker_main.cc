@@ -77,12 +77,19 @@ Result<WorkerLoopEnd> serve(const WorkerArgs& args, WorkerChannel& channel, Stat
   const std::unique_ptr<Engine> engine = INFOS_TRY(Engine::open(*checkpoint, settings.engine));
   WorkerLoopOptions options;
   options.generation = args.generation;
+  options.worker = args.spec.worker;
   options.model = args.spec.model;
   options.core = settings.core;
   options.core.kv_blocks = engine->kv_blocks();
   options.core.block_tokens = engine->block_tokens();
   options.core.max_context = engine->max_context();
-  return channel.run(*engine, options, page, nullptr);
+  std::unique_ptr<RecordingFile> recording;
+  if (!args.record.empty()) {
+    auto created = RecordingFile::create(args.record);
+    if (created.ok()) recording = *std::move(created);
+    else log_error("worker", "serves without a recording", {{"why", created.error().message}});
+  }
+  return channel.run(*engine, options, page, recording.get());
 }
 
 }  // namespace

@@ -107,8 +107,8 @@ namespace {
 class Loop {
  public:
   Loop(Mailbox<ToWorker>& inbox, int socket, Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
-       WorkerRecorder* recorder)
-      : inbox_(inbox), socket_(socket), engine_(engine), options_(options), page_(page), recorder_(recorder),
+       RecordingFile* recording)
+      : inbox_(inbox), socket_(socket), engine_(engine), options_(options), page_(page), recording_(recording),
         core_(options.core) {}
 
   WorkerLoopEnd run();
@@ -126,7 +126,7 @@ class Loop {
   Engine& engine_;
   const WorkerLoopOptions& options_;
   StatusPage& page_;
-  WorkerRecorder* recorder_;
+  RecordingFile* recording_;
   WorkerCore core_;
   WorkerEffects effects_;
   std::vector<ToWorker> messages_;
@@ -139,9 +139,9 @@ class Loop {
 
 void Loop::feed(const WorkerEvent& event) {
   const Time now = monotonic_now();
-  if (recorder_) recorder_->record(now, event);
   effects_.clear();
   core_.step(now, event, effects_);
+  if (recording_) recording_->step(options_.worker.value, now, event, effects_);
   perform();
 }
 
@@ -226,6 +226,7 @@ void Loop::turn() {
 }
 
 WorkerLoopEnd Loop::run() {
+  if (recording_) recording_->start(options_.worker.value, options_.core);
   WorkerReady ready{options_.model, engine_.device_name(), options_.core.max_context, options_.core.block_tokens,
                     core_.load()};
   publish_load(ready.load);
@@ -255,10 +256,10 @@ WorkerChannel::WorkerChannel(UniqueFd socket, Generation generation)
 WorkerChannel::~WorkerChannel() { state_->finish(); }
 
 WorkerLoopEnd WorkerChannel::run(Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
-                                 WorkerRecorder* recorder) {
+                                 RecordingFile* recording) {
   state_->leave_limit_ns = options.leave_limit.ns;
   state_->engine = &engine;
-  const WorkerLoopEnd end = Loop(state_->inbox, state_->socket.get(), engine, options, page, recorder).run();
+  const WorkerLoopEnd end = Loop(state_->inbox, state_->socket.get(), engine, options, page, recording).run();
   state_->finish();
   return state_->broken ? WorkerLoopEnd::protocol_error : end;
 }

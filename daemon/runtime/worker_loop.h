@@ -7,21 +7,16 @@
 #include <string>
 
 #include "daemon/control/worker_core.h"
+#include "daemon/runtime/recording_file.h"
 #include "daemon/runtime/status_page.h"
 #include "daemon/runtime/unique_fd.h"
 #include "devices/engine/engine.h"
 
 namespace infos {
 
-/// Sees every event before the core does. Thread: the loop's.
-class WorkerRecorder {
- public:
-  virtual ~WorkerRecorder() = default;
-  virtual void record(Time now, const WorkerEvent& event) = 0;
-};
-
 struct WorkerLoopOptions {
   Generation generation;
+  WorkerId worker;                         ///< its instance in recordings
   std::string model;                       ///< the name it serves, for WorkerReady
   WorkerConfig core;                       ///< complete: kv_blocks and max_context too
   Duration beat_interval = milliseconds(250);  ///< how often an idle loop turns
@@ -39,8 +34,8 @@ class WorkerChannel {
   WorkerChannel(const WorkerChannel&) = delete;
   WorkerChannel& operator=(const WorkerChannel&) = delete;
 
-  /// Says WorkerReady, then serves until a drain is complete or the supervisor is gone. Once.
-  WorkerLoopEnd run(Engine& engine, const WorkerLoopOptions& options, StatusPage& page, WorkerRecorder* recorder);
+  /// Events go into `recording` too unless it is null. Says WorkerReady, then serves until a drain is complete or the supervisor is gone. Once.
+  WorkerLoopEnd run(Engine& engine, const WorkerLoopOptions& options, StatusPage& page, RecordingFile* recording);
 
  private:
   struct State;

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store tests share: waiting for answers, and a folder that vanishes.
+// What the store tests share: waiting for answers.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
 
 #include "daemon/runtime/state_store.h"
+#include "tests/runtime/folder.h"
 
 namespace infos::test {
 
@@ -34,23 +31,5 @@ inline Result<StoreWritten> write(StateStore& store, StoreWrite wish) {
 inline Result<StoreWritten> put(StateStore& store, const std::string& key, const std::string& value) {
   return write(store, {key, value, std::nullopt, "test"});
 }
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "infos-store-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace infos::test

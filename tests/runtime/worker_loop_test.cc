@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <thread>
 
 #include "daemon/control/codec.h"
 #include "daemon/runtime/frame.h"
 #include "tests/runtime/fake_engine.h"
+#include "tests/runtime/folder.h"
 
 namespace infos {
 namespace {
@@ -34,7 +37,7 @@ class WorkerLoopTest : public testing::Test {
       options.core.kv_blocks = engine.kv_blocks();
       options.core.block_tokens = engine.block_tokens();
       options.core.max_context = engine.max_context();
-      end = channel_->run(engine, options, page, nullptr);
+      end = channel_->run(engine, options, page, recording.get());
     });
     const FromWorker first = receive();
     ASSERT_TRUE(std::holds_alternative<WorkerReady>(first));
@@ -91,6 +94,7 @@ class WorkerLoopTest : public testing::Test {
 
   StatusPage page = StatusPage::create().value();
   test::FakeEngine engine;
+  std::unique_ptr<RecordingFile> recording;
   std::optional<WorkerLoopEnd> end;
   std::map<RequestId, std::vector<TokenId>> tokens;
   std::map<RequestId, SequenceEnd> ended;
@@ -148,6 +152,26 @@ TEST_F(WorkerLoopTest, FailedStep_EndsItsSequencesWithTheReasonAndServesOn) {
   submit(2, 5, 5);
   collect(2);
   EXPECT_EQ(ended[RequestId{2}].reason, FinishReason::length);
+}
+
+TEST_F(WorkerLoopTest, Recording_ReplaysToTheSameHashes) {
+  test::Folder folder;
+  recording = RecordingFile::create(folder / "r").value();
+  start();
+  for (std::uint64_t request = 1; request <= 5; ++request) submit(request, 40 * request, 30);
+  collect(5);
+  send(Drain{});
+  join();
+  recording.reset();
+  std::ifstream file(folder / "r", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const ReplayReport report = replay(bytes).value();
+  EXPECT_TRUE(report.matches);
+  EXPECT_FALSE(report.torn);
+  ASSERT_EQ(report.cores.size(), 1u);
+  EXPECT_EQ(report.cores[0].core, CoreKind::worker);
+  EXPECT_EQ(report.cores[0].compared, 1u);
+  EXPECT_GE(report.events, 5u + engine.steps);
 }
 
 TEST_F(WorkerLoopTest, WordsWithoutSense_EndTheLoop) {
