@@ -75,7 +75,7 @@ Status Node::start() {
   supervisor.log_level = options_.log_level_word;
   supervisor.log_format = options_.log_format == LogFormat::json ? "json" : "text";
   supervisor.record = options_.record_file;
-  supervisor_ = std::make_unique<Supervisor>(io_, supervisor, *this);
+  supervisor_ = std::make_unique<Supervisor>(io_, supervisor, static_cast<WorkerListener&>(*this));
   gateway_->on_send_worker([this](const SendWorker& message) { supervisor_->send(message); });
   add_admin_api(*this, *gateway_);
   status = open_recording(gateway.core, supervisor.agent);
@@ -139,7 +139,8 @@ Result<CheckedSpec> Node::first_spec() {
 Status Node::listen() {
   const std::uint16_t port = INFOS_TRY(gateway_->listen(options_.listen_address, options_.listen_port));
   const bool v6 = options_.listen_address.find(':') != std::string::npos;
-  url_ = fmt::format(v6 ? "http://[{}]:{}" : "http://{}:{}", options_.listen_address, port);
+  const std::string host = v6 ? "[" + options_.listen_address + "]" : options_.listen_address;
+  url_ = fmt::format("http://{}:{}", host, port);
   if (options_.admin_socket.empty()) return {};
   return gateway_->listen_unix(options_.admin_socket);
 }

@@ -115,7 +115,7 @@ Status take_counts(const po::variables_map& given, InfosdOptions& options) {
 }
 
 /// As a YAML double-quoted scalar.
-std::string quoted(std::string_view text) {
+std::string yaml_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -162,11 +162,11 @@ std::string quick_spec(const InfosdOptions& options) {
   for (const QuickModel& model : options.models) {
     if (!yaml.empty()) yaml += "---\n";
     yaml += fmt::format("apiVersion: infos/v1\nkind: Model\nmetadata: {{name: {}}}\nspec:\n  source: {}\n  engine:\n",
-                        quoted(model.name), quoted(model.source));
+                        yaml_quoted(model.name), yaml_quoted(model.source));
     yaml += fmt::format("    block_tokens: {}\n    max_running: {}\n", options.block_tokens, options.max_running);
     if (options.threads != 0) yaml += fmt::format("    threads: {}\n", options.threads);
-    if (!options.cores.empty()) yaml += fmt::format("    cores: {}\n", quoted(options.cores));
-    if (!options.kv_memory.empty()) yaml += fmt::format("    kv_memory: {}\n", quoted(options.kv_memory));
+    if (!options.cores.empty()) yaml += fmt::format("    cores: {}\n", yaml_quoted(options.cores));
+    if (!options.kv_memory.empty()) yaml += fmt::format("    kv_memory: {}\n", yaml_quoted(options.kv_memory));
   }
   return yaml;
 }
