@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: no text crashes, hangs or outgrows the spec reader, and what it says stays within the text. Method: any bytes as a
-// spec file; errors must have a place in the file and one line each.
+// Goal: no text crashes, hangs or outgrows the spec reader, and what it says stays within the text. Method: any
+// bytes as a spec file; errors must have a place in the file and one line each.
 #include <cstddef>
 #include <cstdint>
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device kinds that are known before anything is measured: peaks, memory, links, watts, each with its source. A
-// table (catalogue.cc); docs/sources.md says where the figures come from. Immutable; any thread. A measured profile wins.
+// The device kinds that are known before anything is measured: peaks, memory, links, watts, each with its source, as a
+// table; docs/sources.md says where the figures come from. Immutable; any thread. A measured profile wins.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ struct SequenceWork {
 /// softmax, below 1 %, count nothing). Prefill of n: {n, 0, 1}; one decode step: {1, context, 1}.
 double sequence_flops(const ModelConfig& config, const SequenceWork& work);
 
-/// Bytes that one decode step reads from memory: the weights once (of the experts touched), and the KV of each sequence.
+/// Bytes that one decode step reads: the weights once (of the experts touched), and the KV of each sequence.
 struct DecodeStep {
   std::uint64_t sequences = 1;
   std::uint64_t context = 0;  ///< mean tokens of a sequence

@@ -10,11 +10,12 @@ namespace infos {
 static void describe(Fields& f, DeviceSpec& d) {
   d.place = f.place();
   f.text("name", d.name, TextRule::name, required("unique within its node"));
-  f.word("backend", d.backend, {"cpu", "cuda", "rocm", "plugin"}, not_yet("what drives the device"));
+  f.word("backend", d.backend, {"cpu", "cuda", "rocm", "plugin"},
+         "what drives the device; others than cpu are refused today");
   f.text("library", d.library, TextRule::path, not_yet("shared object of the backend; backend `plugin` only"));
   f.text("profile", d.profile, TextRule::name,
          not_yet("name in the catalogue of device kinds; else measured at start"));
-  f.cores("cores", d.cores, not_yet("logical cores that compute; backend `cpu` only"));
+  f.cores("cores", d.cores, "logical cores that compute; backend `cpu` only");
   f.bytes("memory", d.memory, not_yet("bound on weights, KV and scratch together"));
   f.count("index", d.index, 0, 1023, not_yet("which of the devices of this backend in the node"));
 }
@@ -23,7 +24,7 @@ static void describe(Fields& f, NodeSpec& n) {
   n.place = f.place();
   f.text("name", n.name, TextRule::name, required("unique in the cluster"));
   f.text("address", n.address, TextRule::address, not_yet("where the node's daemon listens for its peers"));
-  f.objects("devices", n.devices, not_yet("what computes there; none: the node's cores are one device"));
+  f.objects("devices", n.devices, "what computes there; none: the node's cores are one device");
 }
 
 static void describe(Fields& f, LinkSpec& l) {
@@ -43,7 +44,7 @@ static void describe(Fields& f, StateSpec& s) {
 }
 
 static void describe(Fields& f, ClusterSpec& c) {
-  f.objects("nodes", c.nodes, required("the machines"));
+  f.objects("nodes", c.nodes, required("the machines; more than one is refused today"));
   f.objects("links", c.links, not_yet("connections whose kind or speed should not be guessed"));
   f.object("state", c.state, not_yet("where the controller keeps what it must not forget"));
 }
@@ -59,16 +60,17 @@ static void describe(Fields& f, SloSpec& s) {
 static void describe(Fields& f, PoolSpec& p) {
   p.place = f.place();
   f.choice("phase", p.phase, {Phase::aggregated, Phase::prefill, Phase::decode, Phase::attention, Phase::ffn},
-           required(not_yet("what its workers do")));
-  f.references("devices", p.devices, TextRule::place,
-               not_yet("where it may run, as `node/device`; none: anywhere"));
-  f.count("replicas", p.replicas, 0, 4096, not_yet("how many worker groups"));
-  f.count("tensor_parallel", p.tensor_parallel, 1, 1024, not_yet("devices of one worker group"));
+           required("what its workers do; others than aggregated are refused today"));
+  f.references("devices", p.devices, TextRule::place, "where it may run, as `node/device`; none: anywhere");
+  f.count("replicas", p.replicas, 0, 4096, "how many worker groups, on each device");
+  f.count("tensor_parallel", p.tensor_parallel, 1, 1024,
+          "devices of one worker group; more than 1 is refused today");
 }
 
 static void describe(Fields& f, ReplicaSpec& r) {
   r.place = f.place();
-  f.count("min", r.min, 0, 4096, not_yet("as few; 0: the model may sleep, and the first request wakes it"));
+  f.count("min", r.min, 0, 4096,
+          "as few; 0: the model may sleep, and the first request wakes it (today it is served by one)");
   f.count("max", r.max, 1, 4096, not_yet("as many"));
 }
 
@@ -95,9 +97,9 @@ static void describe(Fields& f, ModelSpec& m) {
   f.choice("topology", m.topology,
            {TopologyKind::automatic, TopologyKind::aggregated, TopologyKind::prefill_decode,
             TopologyKind::attention_ffn},
-           not_yet("how its phases are laid out; everything runs aggregated today"));
-  f.objects("pools", m.pools, not_yet("an explicit layout, in place of `topology`"));
-  f.object("replicas", m.replicas, not_yet("how many worker groups"));
+           "how its phases are laid out; others than auto and aggregated are refused today");
+  f.objects("pools", m.pools, "an explicit layout, in place of `topology`");
+  f.object("replicas", m.replicas, "how many worker groups");
   f.choice("numerics", m.numerics, {Numerics::exact, Numerics::bounded, Numerics::permissive},
            not_yet("which rewrites a compiled form may use; everything is exact today"));
   f.object("engine", m.engine, "options of each worker's engine");

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of commands. A new command: its file, its line in commands.h and its entry here.
+#include "daemon/cli/commands.h"
+
+namespace infos::cli {
+
+const std::vector<Command>& commands() {
+  using Listed = Command::Listed;
+  static const std::vector<Command> table = {
+      {"up",
+       "serve models on this machine, in the foreground",
+       "",
+       R"(examples:
+  infos up                                        the demo model on http://127.0.0.1:8080
+  infos up --model llama=/models/llama-8b.gguf    a model of yours
+  infos up --config node.yaml --state infos.db    what a spec says, kept over restarts)",
+       0,
+       0,
+       {},
+       describe_up,
+       run_up},
+      {"apply",
+       "change what infosd serves to what spec files say",
+       "[-f] FILE...",
+       R"(All errors in the files are said at once, as file:line:column; then nothing is changed.
+The keys of a spec: docs/spec-reference.md.)",
+       0,
+       1024,
+       {},
+       describe_apply,
+       run_apply},
+      {"get",
+       "list models, workers or known device kinds",
+       "models|workers|device-kinds",
+       "",
+       1,
+       1,
+       {"models", "workers", "device-kinds"},
+       describe_get,
+       run_get},
+      {"describe",
+       "everything about one model or worker",
+       "model NAME | worker ID",
+       "",
+       2,
+       2,
+       {"model", "worker"},
+       describe_get,
+       run_describe},
+      {"chat",
+       "ask a model in the terminal",
+       "[MODEL] [MESSAGE]",
+       R"(One word that is a model's name is the model, otherwise it is the message.
+Without a message, lines are read.
+examples:
+  infos chat                              a conversation with the first model
+  infos chat "Tell me a story"            one question)",
+       0,
+       2,
+       {},
+       describe_chat,
+       run_chat},
+      {"bench",
+       "measure a server under load",
+       "",
+       R"(Closed loop: --concurrency N requests are always in flight. Open loop: --rate R requests a second arrive (Poisson),
+or as a --trace says, whether earlier ones are answered or not.
+Trace files: CSV or JSON lines with an arrival time, prompt tokens and output tokens (the Azure, Mooncake and
+LLMServingSim forms are known).
+examples:
+  infos bench --concurrency 16 --requests 200 --prompt-tokens 256 --output-tokens 128
+  infos bench --rate 4 --duration 60s --slo-ttft 300ms --slo-tpot 30ms -o json)",
+       0,
+       0,
+       {},
+       describe_bench,
+       run_bench},
+      {"doctor",
+       "find what is wrong with this machine",
+       "",
+       "Exit code 1 when something must be mended.",
+       0,
+       0,
+       {},
+       describe_doctor,
+       run_doctor},
+      {"model inspect",
+       "what a model's files hold, and what serving it takes",
+       "PATH",
+       "",
+       1,
+       1,
+       {},
+       describe_model_inspect,
+       run_model_inspect},
+      {"model synth",
+       "write a model of real shape with random weights, for benchmarks",
+       "--shape NAME --dtype TYPE -o FILE",
+       "example:\n  infos model synth --shape qwen2.5-0.5b --dtype q8_0 -o /tmp/qwen.gguf",
+       0,
+       0,
+       {},
+       describe_model_synth,
+       run_model_synth},
+      {"plugin check",
+       "test whether a backend keeps the device contract",
+       "NAME|FILE.so",
+       "",
+       1,
+       1,
+       {},
+       describe_plugin_check,
+       run_plugin_check},
+      {"simulate",
+       "run the daemon's decisions in a modelled world",
+       "[--fuzz | --replay FILE]",
+       R"(Without --fuzz and --replay: one healthy run, for its figures.
+The same options give the same figures and the same hash.
+examples:
+  infos simulate --workers 4 --rate 50 --requests 10000
+  infos simulate --fuzz --seeds 1000
+  infos simulate --replay infosd.recording)",
+       0,
+       0,
+       {},
+       describe_simulate,
+       run_simulate},
+      {"completion",
+       "print a completion script for a shell",
+       "bash|zsh|fish",
+       R"(Load it with, for bash: source <(infos completion bash))",
+       1,
+       1,
+       {"bash", "zsh", "fish"},
+       nullptr,
+       run_completion},
+      {"version", "print the version", "", "", 0, 0, {}, describe_version, run_version},
+      {"spec-reference", "print docs/spec-reference.md", "", "", 0, 0, {}, nullptr, run_spec_reference, Listed::no},
+  };
+  return table;
+}
+
+}  // namespace infos::cli
