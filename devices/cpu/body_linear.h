@@ -4,10 +4,11 @@
 // A tile is up to kRows rows times up to kPanels panels held in registers. Float kinds: one FMA per k, in order. Integer
 // kinds: per block of 32 an exact int32 sum, then one FMA with weight scale * activation scale. Few rows read the packed
 // panels as they are; many rows first widen a chunk of k into scratch that stays in cache: the same numbers, so the same
-// bits. Partial sums between chunks are kept in f32 in scratch, which changes nothing either.
+// bits. Partial sums between chunks are kept in f32 in scratch, which changes nothing either. While a chunk is multiplied the
+// next one is prefetched, so that memory and arithmetic overlap.
 
 /// Rows from which widening a chunk once pays.
-constexpr std::uint32_t kWidenRows = 13;
+constexpr std::uint32_t kWidenRows = 5;
 /// k per chunk.
 constexpr std::size_t kFloatChunk = 128, kIntChunk = 512;
 
@@ -26,46 +27,61 @@ struct WeightBf16 {
   SIMD F get(const std::uint8_t* p) { return load_bf16(reinterpret_cast<const std::uint16_t*>(p)); }
 };
 
+/// What to fetch while a tile runs: the same number of lines in each turn of its loop, from each of its panels.
+struct Ahead {
+  const std::uint8_t* from = nullptr;
+  std::size_t stride = 0;  ///< between panels
+  int lines = 0;           ///< per turn
+};
+
+template <int NR>
+SIMD void fetch(const Ahead& ahead, std::size_t turn) {
+  for (int i = 0; i < ahead.lines; ++i) {
+#pragma GCC unroll 4
+    for (int n = 0; n < NR; ++n) prefetch(ahead.from + n * ahead.stride + (turn * ahead.lines + i) * 64);
+  }
+}
+
+/// Lines per turn when `bytes` are spread over `tiles` tiles of `turns` turns.
+SIMD int lines_per_turn(std::size_t bytes, std::size_t tiles, std::size_t turns) {
+  return static_cast<int>((bytes / 64 + tiles * turns - 1) / (tiles * turns));
+}
+
 /// c[MR, NR*16] = (init or 0) + x[MR, k] w. Panels lie `stride` bytes apart.
 template <class W, int MR, int NR>
 static void tile_float(const std::uint8_t* w, std::size_t stride, const float* x, std::size_t ldx, std::size_t k,
-                       const float* init, float* c) {
+                       const float* init, float* c, const Ahead& ahead) {
   F acc[MR][NR];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
     for (int n = 0; n < NR; ++n) acc[r][n] = init ? load(init + (r * NR + n) * 16) : zero();
   }
   for (std::size_t i = 0; i < k; ++i) {
+    if (ahead.lines && i % 8 == 0) fetch<NR>(ahead, i / 8);
     F weight[NR];
 #pragma GCC unroll 4
     for (int n = 0; n < NR; ++n) weight[n] = W::get(w + n * stride + i * kLanes * W::kBytes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < MR; ++r) {
       const F a = set1(x[r * ldx + i]);
 #pragma GCC unroll 4
       for (int n = 0; n < NR; ++n) acc[r][n] = fma(a, weight[n], acc[r][n]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
     for (int n = 0; n < NR; ++n) store(c + (r * NR + n) * 16, acc[r][n]);
   }
 }
 
-template <class W, int NR>
+/// The tile of that many rows; `kMost` bounds what is instantiated.
+template <class W, int NR, int kMost, int MR = 1>
 static void rows_float(int rows, const std::uint8_t* w, std::size_t stride, const float* x, std::size_t ldx, std::size_t k,
-                       const float* init, float* c) {
-  switch (rows) {
-    case 1: return tile_float<W, 1, NR>(w, stride, x, ldx, k, init, c);
-    case 2: return tile_float<W, 2, NR>(w, stride, x, ldx, k, init, c);
-    case 3: if constexpr (kFloatRows >= 3) return tile_float<W, 3, NR>(w, stride, x, ldx, k, init, c); break;
-    case 4: if constexpr (kFloatRows >= 4) return tile_float<W, 4, NR>(w, stride, x, ldx, k, init, c); break;
-    case 5: if constexpr (kFloatRows >= 5) return tile_float<W, 5, NR>(w, stride, x, ldx, k, init, c); break;
-    case 6: if constexpr (kFloatRows >= 6) return tile_float<W, 6, NR>(w, stride, x, ldx, k, init, c); break;
-    default: break;
-  }
+                       const float* init, float* c, const Ahead& ahead) {
+  if (rows == MR) return tile_float<W, MR, NR>(w, stride, x, ldx, k, init, c, ahead);
+  if constexpr (MR < kMost) rows_float<W, NR, kMost, MR + 1>(rows, w, stride, x, ldx, k, init, c, ahead);
 }
 
 /// Adds bias and residual and writes the columns that exist.
@@ -84,24 +100,36 @@ static void finish_tile(const LinearArgs& a, const float* c, std::uint32_t row, 
   }
 }
 
-SIMD int at_most(std::uint32_t n, int limit) { return n < static_cast<std::uint32_t>(limit) ? static_cast<int>(n) : limit; }
+/// Rows of one tile when `rows` are cut into as few and as even tiles as `most` allows.
+SIMD std::uint32_t even_tile(std::uint32_t rows, int most) {
+  const std::uint32_t tiles = (rows + static_cast<std::uint32_t>(most) - 1) / static_cast<std::uint32_t>(most);
+  return (rows + tiles - 1) / tiles;
+}
 
+SIMD int at_most(std::uint32_t n, std::uint32_t limit) { return static_cast<int>(n < limit ? n : limit); }
+
+/// Panels as they are, once for each tile of rows.
 template <class W, int NR>
-static void group_float(const LinearArgs& a, std::uint32_t panel) {
+static void direct_float(const LinearArgs& a, std::uint32_t panel) {
+  const std::size_t stride = a.w->panel_bytes;
+  float* c = reinterpret_cast<float*>(a.scratch);
+  const std::uint32_t tile = even_tile(a.rows, kFloatRows);
+  for (std::uint32_t r = 0; r < a.rows; r += tile) {
+    const int rows = at_most(a.rows - r, tile);
+    rows_float<W, NR, kFloatRows>(rows, a.w->data + panel * stride, stride, a.x + r * a.ldx, a.ldx, a.w->k, nullptr, c, {});
+    finish_tile(a, c, r, rows, panel, NR);
+  }
+}
+
+/// Chunks of k widened to f32 once for all rows.
+template <class W, int NR>
+static void widened_float(const LinearArgs& a, std::uint32_t panel) {
   const std::size_t k = a.w->k, stride = a.w->panel_bytes;
   const std::uint8_t* w = a.w->data + panel * stride;
-  float* c = reinterpret_cast<float*>(a.scratch);
-  constexpr std::size_t row_floats = NR * kLanes;
-  if (a.rows < kWidenRows) {
-    for (std::uint32_t r = 0; r < a.rows; r += kFloatRows) {
-      const int rows = at_most(a.rows - r, kFloatRows);
-      rows_float<W, NR>(rows, w, stride, a.x + r * a.ldx, a.ldx, k, nullptr, c);
-      finish_tile(a, c, r, rows, panel, NR);
-    }
-    return;
-  }
-  float* wide = c;
-  c += NR * kLanes * kFloatChunk;
+  float* wide = reinterpret_cast<float*>(a.scratch);
+  float* c = wide + NR * kLanes * kFloatChunk;
+  constexpr std::size_t row_floats = NR * kLanes, chunk_bytes = kFloatChunk * kLanes * W::kBytes;
+  const std::uint32_t tile = even_tile(a.rows, kFloatRows), tiles = (a.rows + tile - 1) / tile;
   for (std::size_t k0 = 0; k0 < k; k0 += kFloatChunk) {
     const std::size_t span = k - k0 < kFloatChunk ? k - k0 : kFloatChunk;
     for (int n = 0; n < NR; ++n) {
@@ -109,11 +137,14 @@ static void group_float(const LinearArgs& a, std::uint32_t panel) {
         store(wide + (n * kFloatChunk + i) * kLanes, W::get(w + n * stride + (k0 + i) * kLanes * W::kBytes));
       }
     }
-    for (std::uint32_t r = 0; r < a.rows; r += kFloatRows) {
-      const int rows = at_most(a.rows - r, kFloatRows);
+    Ahead ahead{w + (k0 + span) * kLanes * W::kBytes, stride, lines_per_turn(chunk_bytes, tiles, kFloatChunk / 8)};
+    if (k0 + span == k) ahead.from = w + NR * stride;
+    for (std::uint32_t r = 0; r < a.rows; r += tile) {
+      const int rows = at_most(a.rows - r, tile);
       float* partial = c + r * row_floats;
-      rows_float<WeightF32, NR>(rows, reinterpret_cast<const std::uint8_t*>(wide), kFloatChunk * kLanes * 4,
-                                a.x + r * a.ldx + k0, a.ldx, span, k0 ? partial : nullptr, partial);
+      rows_float<WeightF32, NR, kFloatRows>(rows, reinterpret_cast<const std::uint8_t*>(wide), kFloatChunk * kLanes * 4,
+                                            a.x + r * a.ldx + k0, a.ldx, span, k0 ? partial : nullptr, partial, ahead);
+      ahead.from += kFloatChunk / 8 * 64 * static_cast<std::size_t>(ahead.lines);
       if (k0 + span == k) finish_tile(a, partial, r, rows, panel, NR);
     }
   }
@@ -122,10 +153,13 @@ static void group_float(const LinearArgs& a, std::uint32_t panel) {
 template <class W>
 static void linear_float(const LinearArgs& a) {
   std::uint32_t p = a.panel_begin;
-  if constexpr (kFloatPanels >= 4) {
-    for (; p + 4 <= a.panel_end; p += 4) group_float<W, 4>(a, p);
+  if (a.rows >= kWidenRows) {
+    for (; p + kFloatPanels <= a.panel_end; p += kFloatPanels) widened_float<W, kFloatPanels>(a, p);
+    for (; p < a.panel_end; ++p) widened_float<W, 1>(a, p);
+    return;
   }
-  for (; p < a.panel_end; ++p) group_float<W, 1>(a, p);
+  for (; p + kFloatPanels <= a.panel_end; p += kFloatPanels) direct_float<W, kFloatPanels>(a, p);
+  for (; p < a.panel_end; ++p) direct_float<W, 1>(a, p);
 }
 
 // ---- integer kinds ----------------------------------------------------------------------------------------------------
@@ -139,6 +173,7 @@ SIMD F half_scale(const std::uint8_t* p) { return load_f16(reinterpret_cast<cons
 struct PanelQ8 {
   static constexpr bool kWide = true, kMinimum = false;
   static constexpr int kHalves = 1;
+  static constexpr std::size_t kQuantBytes = 512;  ///< per block
   const std::uint8_t *q, *s;
   SIMD PanelQ8 at(const std::uint8_t* p, std::size_t k, std::size_t b) {
     return {p + b * 512, p + k * 16 + b * 32};
@@ -160,6 +195,7 @@ SIMD I nibble_quad(const std::uint8_t* q) {
 struct PanelQ40 {
   static constexpr bool kWide = false, kMinimum = false;
   static constexpr int kHalves = 1;
+  static constexpr std::size_t kQuantBytes = 256;  ///< per block
   const std::uint8_t *q, *s;
   SIMD PanelQ40 at(const std::uint8_t* p, std::size_t k, std::size_t b) {
     return {p + b * 256, p + k * 8 + b * 32};
@@ -172,6 +208,7 @@ struct PanelQ40 {
 struct PanelQ4K {
   static constexpr bool kWide = false, kMinimum = true;
   static constexpr int kHalves = 1;
+  static constexpr std::size_t kQuantBytes = 256;  ///< per block
   const std::uint8_t *q, *s, *d;
   SIMD PanelQ4K at(const std::uint8_t* p, std::size_t k, std::size_t b) {
     return {p + b * 256, p + k * 8 + b * 32, p + k * 9 + b / 8 * 64};
@@ -188,6 +225,7 @@ struct PanelQ4K {
 struct PanelQ6K {
   static constexpr bool kWide = false, kMinimum = false;
   static constexpr int kHalves = 2;
+  static constexpr std::size_t kQuantBytes = 256;  ///< per block
   const std::uint8_t *q, *h, *s, *d;
   SIMD PanelQ6K at(const std::uint8_t* p, std::size_t k, std::size_t b) {
     return {p + b * 256, p + k * 8 + b * 128, p + k * 12 + b * 32, p + k * 13 + b / 8 * 32};
@@ -244,7 +282,7 @@ SIMD void dot_quad(const P (&w)[NR], const ActBlock* x, std::size_t ldq, std::si
   I weight[NR];
 #pragma GCC unroll 4
   for (int n = 0; n < NR; ++n) weight[n] = w[n].template quad<J>(b);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int r = 0; r < MR; ++r) {
     std::int32_t four;
     __builtin_memcpy(&four, x[r * ldq + b].q + 4 * J, 4);
@@ -258,7 +296,7 @@ SIMD void dot_quad(const P (&w)[NR], const ActBlock* x, std::size_t ldq, std::si
 template <class P, int MR, int NR, int H>
 SIMD void dot_half_block(const P (&w)[NR], const ActBlock* x, std::size_t ldq, std::size_t b, F (&acc)[MR][NR]) {
   I s[MR][NR];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int r = 0; r < MR; ++r) {
     const std::int32_t comp = x[r * ldq + b].comp[H];
 #pragma GCC unroll 4
@@ -278,7 +316,7 @@ SIMD void dot_half_block(const P (&w)[NR], const ActBlock* x, std::size_t ldq, s
 #pragma GCC unroll 4
   for (int n = 0; n < NR; ++n) {
     const F scale = w[n].template scale<H>(b);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < MR; ++r) {
       acc[r][n] = fma(to_float(s[r][n]), mul(scale, set1(x[r * ldq + b].scale)), acc[r][n]);
     }
@@ -286,64 +324,63 @@ SIMD void dot_half_block(const P (&w)[NR], const ActBlock* x, std::size_t ldq, s
 }
 
 template <class P, int MR, int NR>
-static void tile_int(const P (&w)[NR], const ActBlock* x, std::size_t ldq, std::size_t blocks, const float* init, float* c) {
+static void tile_int(const P (&w)[NR], const ActBlock* x, std::size_t ldq, std::size_t blocks, const float* init, float* c,
+                     const Ahead& ahead) {
   F acc[MR][NR];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
     for (int n = 0; n < NR; ++n) acc[r][n] = init ? load(init + (r * NR + n) * 16) : zero();
   }
   for (std::size_t b = 0; b < blocks; ++b) {
+    if (ahead.lines) fetch<NR>(ahead, b);
     dot_half_block<P, MR, NR, 0>(w, x, ldq, b, acc);
     if constexpr (P::kHalves == 2) dot_half_block<P, MR, NR, 1>(w, x, ldq, b, acc);
     if constexpr (P::kMinimum) {
 #pragma GCC unroll 4
       for (int n = 0; n < NR; ++n) {
         const F minimum = w[n].minimum(b);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int r = 0; r < MR; ++r) acc[r][n] = fma(minimum, set1(x[r * ldq + b].neg_sum), acc[r][n]);
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
     for (int n = 0; n < NR; ++n) store(c + (r * NR + n) * 16, acc[r][n]);
   }
 }
 
-template <class P, int NR>
+template <class P, int NR, int kMost, int MR = 1>
 static void rows_int(int rows, const P (&w)[NR], const ActBlock* x, std::size_t ldq, std::size_t blocks, const float* init,
-                     float* c) {
-  switch (rows) {
-    case 1: return tile_int<P, 1, NR>(w, x, ldq, blocks, init, c);
-    case 2: return tile_int<P, 2, NR>(w, x, ldq, blocks, init, c);
-    case 3: if constexpr (kIntRows >= 3) return tile_int<P, 3, NR>(w, x, ldq, blocks, init, c); break;
-    case 4: if constexpr (kIntRows >= 4) return tile_int<P, 4, NR>(w, x, ldq, blocks, init, c); break;
-    case 5: if constexpr (kIntRows >= 5) return tile_int<P, 5, NR>(w, x, ldq, blocks, init, c); break;
-    case 6: if constexpr (kIntRows >= 6) return tile_int<P, 6, NR>(w, x, ldq, blocks, init, c); break;
-    default: break;
+                     float* c, const Ahead& ahead) {
+  if (rows == MR) return tile_int<P, MR, NR>(w, x, ldq, blocks, init, c, ahead);
+  if constexpr (MR < kMost) rows_int<P, NR, kMost, MR + 1>(rows, w, x, ldq, blocks, init, c, ahead);
+}
+
+template <class P, int NR>
+static void direct_int(const LinearArgs& a, std::uint32_t panel) {
+  const std::size_t k = a.w->k, stride = a.w->panel_bytes;
+  float* c = reinterpret_cast<float*>(a.scratch);
+  const std::uint32_t tile = even_tile(a.rows, kIntRows);
+  P w[NR];
+  for (int n = 0; n < NR; ++n) w[n] = P::at(a.w->data + (panel + n) * stride, k, 0);
+  for (std::uint32_t r = 0; r < a.rows; r += tile) {
+    const int rows = at_most(a.rows - r, tile);
+    rows_int<P, NR, kIntRows>(rows, w, a.qx + r * a.ldq, a.ldq, k / kBlock, nullptr, c, {});
+    finish_tile(a, c, r, rows, panel, NR);
   }
 }
 
 template <class P, int NR>
-static void group_int(const LinearArgs& a, std::uint32_t panel) {
+static void widened_int(const LinearArgs& a, std::uint32_t panel) {
+  using Wide = PanelWide<P>;
   const std::size_t k = a.w->k, blocks = k / kBlock, stride = a.w->panel_bytes;
   const std::uint8_t* base = a.w->data + panel * stride;
-  float* c = reinterpret_cast<float*>(a.scratch);
-  if (a.rows < kWidenRows) {
-    P w[NR];
-    for (int n = 0; n < NR; ++n) w[n] = P::at(base + n * stride, k, 0);
-    for (std::uint32_t r = 0; r < a.rows; r += kIntRows) {
-      const int rows = at_most(a.rows - r, kIntRows);
-      rows_int<P, NR>(rows, w, a.qx + r * a.ldq, a.ldq, blocks, nullptr, c);
-      finish_tile(a, c, r, rows, panel, NR);
-    }
-    return;
-  }
-  using Wide = PanelWide<P>;
   std::uint8_t* room = a.scratch;
-  c = reinterpret_cast<float*>(room + NR * Wide::kBytes);
+  float* c = reinterpret_cast<float*>(room + NR * Wide::kBytes);
+  const std::uint32_t tile = even_tile(a.rows, kIntRows), tiles = (a.rows + tile - 1) / tile;
   for (std::size_t b0 = 0; b0 < blocks; b0 += Wide::kBlocks) {
     const std::size_t span = blocks - b0 < Wide::kBlocks ? blocks - b0 : Wide::kBlocks;
     Wide w[NR];
@@ -351,10 +388,13 @@ static void group_int(const LinearArgs& a, std::uint32_t panel) {
       Wide::widen(P::at(base + n * stride, k, b0), span, room + n * Wide::kBytes);
       w[n].q = room + n * Wide::kBytes;
     }
-    for (std::uint32_t r = 0; r < a.rows; r += kIntRows) {
-      const int rows = at_most(a.rows - r, kIntRows);
+    Ahead ahead{P::at(base, k, b0 + span).q, stride, lines_per_turn(Wide::kBlocks * P::kQuantBytes, tiles, Wide::kBlocks)};
+    if (b0 + span == blocks) ahead.from = base + NR * stride;
+    for (std::uint32_t r = 0; r < a.rows; r += tile) {
+      const int rows = at_most(a.rows - r, tile);
       float* partial = c + r * NR * kLanes;
-      rows_int<Wide, NR>(rows, w, a.qx + r * a.ldq + b0, a.ldq, span, b0 ? partial : nullptr, partial);
+      rows_int<Wide, NR, kIntRows>(rows, w, a.qx + r * a.ldq + b0, a.ldq, span, b0 ? partial : nullptr, partial, ahead);
+      ahead.from += Wide::kBlocks * 64 * static_cast<std::size_t>(ahead.lines);
       if (b0 + span == blocks) finish_tile(a, partial, r, rows, panel, NR);
     }
   }
@@ -363,10 +403,13 @@ static void group_int(const LinearArgs& a, std::uint32_t panel) {
 template <class P>
 static void linear_int(const LinearArgs& a) {
   std::uint32_t p = a.panel_begin;
-  if constexpr (kIntPanels >= 2) {
-    for (; p + 2 <= a.panel_end; p += 2) group_int<P, 2>(a, p);
+  if (a.rows >= kWidenRows) {
+    for (; p + kIntPanels <= a.panel_end; p += kIntPanels) widened_int<P, kIntPanels>(a, p);
+    for (; p < a.panel_end; ++p) widened_int<P, 1>(a, p);
+    return;
   }
-  for (; p < a.panel_end; ++p) group_int<P, 1>(a, p);
+  for (; p + kIntPanels <= a.panel_end; p += kIntPanels) direct_int<P, kIntPanels>(a, p);
+  for (; p < a.panel_end; ++p) direct_int<P, 1>(a, p);
 }
 
 static void linear(const LinearArgs& a) {

@@ -68,8 +68,8 @@ __attribute__((target("avx512f,avx512vnni"))) double spin_fma(int turns) {
   for (auto& x : a) x = _mm512_set1_ps(1.0F);
   const __m512 b = _mm512_set1_ps(0.5F);
   for (int i = 0; i < turns; ++i) {
-    for (auto& x : a) x = _mm512_fmadd_ps(x, b, b);
-    __asm__ volatile("" : "+v"(a[0]));
+#pragma GCC unroll 16
+    for (int j = 0; j < 16; ++j) a[j] = _mm512_fmadd_ps(a[j], b, b);
   }
   float sum = 0;
   for (auto& x : a) sum += _mm512_reduce_add_ps(x);
@@ -78,10 +78,10 @@ __attribute__((target("avx512f,avx512vnni"))) double spin_fma(int turns) {
 __attribute__((target("avx512f,avx512vnni"))) double spin_dot(int turns) {
   __m512i a[16];
   for (auto& x : a) x = _mm512_setzero_si512();
-  __m512i b = _mm512_set1_epi32(0x01020304);
+  const __m512i b = _mm512_set1_epi32(0x01020304);
   for (int i = 0; i < turns; ++i) {
-    for (auto& x : a) x = _mm512_dpbusd_epi32(x, b, b);
-    __asm__ volatile("" : "+v"(b));
+#pragma GCC unroll 16
+    for (int j = 0; j < 16; ++j) a[j] = _mm512_dpbusd_epi32(a[j], b, b);
   }
   int sum = 0;
   for (auto& x : a) sum += _mm512_reduce_add_epi32(x);
@@ -129,10 +129,11 @@ void bench(const Options& o, ThreadPool& pool, const Memory& big, const Shape& s
   const auto copies = static_cast<std::uint32_t>(std::max<std::size_t>(1, big.bytes() / each));
   const Kernels& kernels = kernels_for(o.isa);
   for (const std::uint32_t rows : {1U, 4U, 8U, 16U, 32U, 510U}) {
-    const std::uint32_t turns = rows >= 32 ? 1 : rows == 1 ? copies : std::max(1U, copies / 8);
+    const std::uint32_t turns = rows >= 100 ? 1 : copies;
     std::vector<float> x(std::size_t{rows} * shape.k, 0.25F), y(std::size_t{rows} * shape.n);
     std::vector<ActBlock> q(rows * (shape.k / kBlock) + 1);
-    std::vector<std::vector<float>> scratch(pool.threads(), std::vector<float>(linear_scratch_bytes(rows) / 4 + 16));
+    std::vector<Memory> scratch;
+    for (std::uint32_t t = 0; t < pool.threads(); ++t) scratch.push_back(std::move(*Memory::allocate(linear_scratch_bytes(rows), "scratch")));
     const std::uint32_t units = (w.panels + 3) / 4, span = std::max(1U, units / (8 * pool.threads()));
     const std::uint32_t tasks = (units + span - 1) / span;
     const double time = best_time(o.seconds, [&] {
@@ -154,7 +155,7 @@ void bench(const Options& o, ThreadPool& pool, const Memory& big, const Shape& s
           a.rows = rows;
           a.panel_begin = t * span * 4;
           a.panel_end = std::min(w.panels, (t + 1) * span * 4);
-          a.scratch = reinterpret_cast<std::uint8_t*>(scratch[thread].data());
+          a.scratch = scratch[thread].data();
           kernels.linear(a);
         });
       }
