@@ -30,7 +30,7 @@ struct EngineOptions {
   std::uint32_t block_tokens = 16;
   std::uint32_t max_step_tokens = 512;
   std::uint32_t max_sequences = 64;
-  std::uint32_t max_context = 0;        ///< 0: the model's own
+  std::uint32_t max_context = 0;        ///< 0: the model's own; more is allowed, with a warning
 };
 
 /// One sequence's rows in a step.

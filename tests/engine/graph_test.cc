@@ -131,9 +131,9 @@ TEST(EngineOpen, SpoiledExpert_IsNamed) {
 TEST(EngineOpen, OptionsThatCannotBe_AreRefusedWithTheBounds) {
   const auto checkpoint = tiny_model("llama3", DType::f32, 1);
   EngineOptions options = small_options("reference");
-  options.max_context = 1000;
+  options.max_context = 1U << 25;
   expect_error(open_error(*checkpoint, options), ErrorCode::invalid_argument,
-               "max_context is 1000: the model was made for 256");
+               "max_context is 33554432: want at most 16777216");
   options = small_options("reference");
   options.block_tokens = 0;
   expect_error(open_error(*checkpoint, options), ErrorCode::invalid_argument, "want 1 to");

@@ -12,9 +12,9 @@
 namespace infos::test {
 namespace {
 
-class Stories : public testing::TestWithParam<const char*> {};
+class StoriesText : public testing::TestWithParam<const char*> {};
 
-TEST_P(Stories, GreedyFromEmptyPromptAndFirstWords_EqualsReferenceText) {
+TEST_P(StoriesText, GreedyFromEmptyPromptAndFirstWords_EqualsReferenceText) {
   INFOS_NEEDS_DATA("models/stories260K.bin");
   const auto checkpoint = read_llama2c(data_path("models/stories260K.bin"));
   ASSERT_NE(checkpoint, nullptr);
@@ -38,7 +38,22 @@ TEST_P(Stories, GreedyFromEmptyPromptAndFirstWords_EqualsReferenceText) {
     EXPECT_EQ(text.substr(0, want.size()), want);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Prompts, Stories, testing::Values("", "Once upon a time"));
+
+TEST(Stories, GgufReader_GivesTheSameTokensAsTheOriginalFile) {
+  INFOS_NEEDS_DATA("models/stories260K-f32.gguf");
+  const auto original = read_llama2c(data_path("models/stories260K.bin"));
+  auto gguf = open_checkpoint(data_path("models/stories260K-f32.gguf"));
+  ASSERT_NE(original, nullptr);
+  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
+  for (const std::string& backend : backends()) {
+    SCOPED_TRACE(backend);
+    auto a = Engine::open(*original, small_options(backend));
+    auto b = Engine::open(**gguf, small_options(backend));
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(generate(**a, {1}, 60), generate(**b, {1}, 60));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Prompts, StoriesText, testing::Values("", "Once upon a time"));
 
 }  // namespace
 }  // namespace infos::test

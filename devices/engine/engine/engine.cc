@@ -13,10 +13,13 @@
 #include "devices/engine/reference/dequantise.h"
 #include "devices/engine/sampler/sampler.h"
 #include "devices/host/device.h"
+#include "topology/base/log.h"
 
 namespace infos {
 
 namespace {
+
+constexpr std::uint32_t kContextMax = 1U << 24;
 
 /// A batch's arrays, kept between steps so that a warm step allocates nothing.
 struct BatchArrays {
@@ -120,10 +123,12 @@ Status EngineOnDevice::check_options(const EngineOptions& options) const {
           fmt::format(
               "block_tokens, max_step_tokens and max_sequences are {}, {} and {}: want 1 to {}",
               sizes[0], sizes[1], sizes[2], 1U << 20)};
+  if (options.max_context > kContextMax)
+    return Error{ErrorCode::invalid_argument, fmt::format("max_context is {}: want at most {}",
+                                                          options.max_context, kContextMax)};
   if (options.max_context > config_.max_context)
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("max_context is {}: the model was made for {}", options.max_context,
-                             config_.max_context)};
+    log_warn("engine", "context is longer than the model was made for",
+             {{"max_context", options.max_context}, {"model_context", config_.max_context}});
   return {};
 }
 
