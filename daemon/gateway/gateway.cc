@@ -40,6 +40,7 @@ void Gateway::State::stop() {
   if (std::exchange(stopped, true)) return;
   server.stop();
   timer.cancel();
+  helper.stop();  // what has not begun is dropped: nobody waits for it any more
   helper.join();
   *alive = false;
 }
@@ -174,6 +175,14 @@ Result<std::uint16_t> Gateway::listen(const std::string& address, std::uint16_t 
 }
 Status Gateway::listen_unix(const std::string& path) { return state_->server.listen_unix(path); }
 
+Status Gateway::reload_api_keys() {
+  if (state_->options.api_keys_file.empty()) return {};
+  Result<ApiKeys> keys = ApiKeys::load(state_->options.api_keys_file);
+  if (!keys.ok()) return std::move(keys).error();
+  state_->keys = *std::move(keys);
+  return {};
+}
+
 void Gateway::drain(std::function<void()> done) {
   state_->draining = true;
   state_->drained = std::move(done);
@@ -188,6 +197,9 @@ Status Gateway::add_model(ServedModel model) {
     return Error{ErrorCode::invalid_argument, "a model's name has 1 to 256 bytes, not " + std::to_string(model.name.size())};
   }
   if (!model.tokenizer) return Error{ErrorCode::invalid_argument, "model " + model.name + ": no tokenizer"};
+  if (model.config.max_context == 0) {
+    return Error{ErrorCode::invalid_argument, "model " + model.name + ": max_context is 0, at least 1 token is needed"};
+  }
   if (model.created == 0) model.created = std::time(nullptr);
   auto next = std::make_shared<ModelMap>(*state_->models);
   const std::string name = model.name;

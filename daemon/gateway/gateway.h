@@ -83,6 +83,8 @@ class Gateway {
   Result<std::uint16_t> listen(const std::string& address, std::uint16_t port);
   /// Serves HTTP on a Unix socket, mode 0600; a dead socket file in its place is replaced. Needs no API key.
   Status listen_unix(const std::string& path);
+  /// Reads options.api_keys_file again, for keys that come and go while serving. Errors: as create(); the old keys stay.
+  Status reload_api_keys();
   /// No new connections or requests; calls `done` when the last request has ended (at once if there is none).
   void drain(std::function<void()> done);
   /// Closes everything now; requests under way are cancelled. Idempotent; the destructor calls it.

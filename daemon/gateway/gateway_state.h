@@ -111,7 +111,7 @@ struct Gateway::State final : HttpApi {
 
   boost::asio::io_context& io;
   const GatewayOptions options;
-  const ApiKeys keys;
+  ApiKeys keys;
   GatewayCore core;
   GatewayMetrics metrics;
   Rng rng;

@@ -307,6 +307,14 @@ TEST(GatewayHttp, ApiKeys_AreAskedFor) {
     c.send(get(open));
     EXPECT_EQ(c.read().status, 200) << open;
   }
+  std::ofstream(dir.file("keys")) << "secret-key-3\n";
+  h.on_gateway([](Gateway& g) { EXPECT_TRUE(g.reload_api_keys().ok()); });
+  c.send(get("/v1/models", "Authorization: Bearer secret-key-1\r\n"));
+  EXPECT_EQ(c.read().status, 401);
+  std::ofstream(dir.file("keys")) << "short\n";
+  h.on_gateway([](Gateway& g) { EXPECT_FALSE(g.reload_api_keys().ok()); });
+  c.send(get("/v1/models", "Authorization: Bearer secret-key-3\r\n"));
+  EXPECT_EQ(c.read().status, 200) << "a bad file changes nothing";
   // Refused before its body is read.
   c.send("POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n");
   EXPECT_EQ(c.read().status, 401);
