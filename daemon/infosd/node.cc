@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <future>
@@ -72,6 +73,7 @@ Status Node::start() {
   gateway_ = INFOS_TRY(Gateway::create(io_, gateway));
   SupervisorOptions supervisor;
   supervisor.agent.silence_limit = options_.silence_limit;
+  supervisor.agent.stop_timeout = std::min(supervisor.agent.stop_timeout, options_.drain_limit);
   supervisor.log_level = options_.log_level_word;
   supervisor.log_format = options_.log_format == LogFormat::json ? "json" : "text";
   supervisor.record = options_.record_file;
@@ -137,10 +139,13 @@ Result<CheckedSpec> Node::first_spec() {
 }
 
 Status Node::listen() {
-  const std::uint16_t port = INFOS_TRY(gateway_->listen(options_.listen_address, options_.listen_port));
   const bool v6 = options_.listen_address.find(':') != std::string::npos;
   const std::string host = v6 ? "[" + options_.listen_address + "]" : options_.listen_address;
-  url_ = fmt::format("http://{}:{}", host, port);
+  const auto port = gateway_->listen(options_.listen_address, options_.listen_port);
+  if (!port.ok())
+    return Error{port.error().code,
+                 fmt::format("--listen {}:{}: {}", host, options_.listen_port, port.error().message)};
+  url_ = fmt::format("http://{}:{}", host, *port);
   if (options_.admin_socket.empty()) return {};
   return gateway_->listen_unix(options_.admin_socket);
 }
