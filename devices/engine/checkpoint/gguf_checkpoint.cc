@@ -6,11 +6,13 @@
 #include "devices/engine/checkpoint/gguf_config.h"
 #include "devices/engine/checkpoint/gguf_file.h"
 #include "devices/engine/checkpoint/loaded_checkpoint.h"
+#include "devices/engine/checkpoint/printable.h"
 #include "devices/engine/checkpoint/tensor_check.h"
 
 namespace infos {
+namespace {
 
-Result<std::unique_ptr<Checkpoint>> open_gguf(FileBytes file, const std::string& label) {
+Result<LoadedCheckpoint::Parts> read_parts(FileBytes file, const std::string& label) {
   const GgufFile gguf = INFOS_TRY(parse_gguf(file.bytes(), label));
   LoadedCheckpoint::Parts parts;
   parts.path = label;
@@ -23,7 +25,16 @@ Result<std::unique_ptr<Checkpoint>> open_gguf(FileBytes file, const std::string&
     parts.tensors.push_back({std::string(tensor.name), tensor.dtype, tensor.dims, tensor.data});
   INFOS_TRY(check_tensors(parts.config, parts.tensors, label));
   parts.files.push_back(std::move(file));
-  return std::unique_ptr<Checkpoint>(std::make_unique<LoadedCheckpoint>(std::move(parts)));
+  return parts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> open_gguf(FileBytes file, const std::string& label) {
+  auto parts = read_parts(std::move(file), label);
+  // Errors quote names out of the file.
+  if (!parts) return Error{parts.error().code, printable(parts.error().message)};
+  return std::unique_ptr<Checkpoint>(std::make_unique<LoadedCheckpoint>(std::move(parts).value()));
 }
 
 }  // namespace infos

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "devices/engine/checkpoint/printable.h"
+
 namespace infos {
 namespace {
 
@@ -149,7 +151,7 @@ Result<ModelConfig> gguf_config(const GgufFile& file) {
                  fmt::format("{}: general.architecture: is \"{}\": want llama, qwen2, qwen3 or qwen3moe", file.label, *name)};
   const Keys keys(file, *name);
   ModelConfig config;
-  config.name = std::string(INFOS_TRY(file.get_string("general.name")).value_or(*name));
+  config.name = printable(INFOS_TRY(file.get_string("general.name")).value_or(*name), 256);
   config.family = known->family;
   config.rope_adjacent_pairs = known->adjacent_pairs;
   config.layers = INFOS_TRY(keys.count("block_count"));

@@ -12,6 +12,7 @@
 #include "devices/engine/checkpoint/hf_names.h"
 #include "devices/engine/checkpoint/json_read.h"
 #include "devices/engine/checkpoint/loaded_checkpoint.h"
+#include "devices/engine/checkpoint/printable.h"
 #include "devices/engine/checkpoint/safetensors.h"
 #include "devices/engine/checkpoint/tensor_check.h"
 
@@ -159,8 +160,10 @@ class Directory {
 }  // namespace
 
 Result<std::unique_ptr<Checkpoint>> open_hugging_face(const std::string& directory) {
-  auto parts = INFOS_TRY(Directory(directory).read());
-  return std::unique_ptr<Checkpoint>(std::make_unique<LoadedCheckpoint>(std::move(parts)));
+  auto parts = Directory(directory).read();
+  // Errors quote names out of the files.
+  if (!parts) return Error{parts.error().code, printable(parts.error().message)};
+  return std::unique_ptr<Checkpoint>(std::make_unique<LoadedCheckpoint>(std::move(parts).value()));
 }
 
 }  // namespace infos

@@ -8,6 +8,7 @@
 #include <boost/json/string.hpp>
 
 #include "devices/engine/checkpoint/json_read.h"
+#include "devices/engine/checkpoint/printable.h"
 
 namespace infos {
 namespace {
@@ -200,7 +201,7 @@ Result<ModelConfig> hf_config(std::string_view text, const std::string& label) {
   const Architecture* known = INFOS_TRY(read_architecture(fields));
   ModelConfig config;
   config.family = known->family;
-  config.name = INFOS_TRY(fields.text("_name_or_path")).value_or(known->model_type);
+  config.name = printable(INFOS_TRY(fields.text("_name_or_path")).value_or(known->model_type), 256);
   INFOS_TRY(refuse_unknown_arithmetic(fields));
   INFOS_TRY(read_sizes(fields, config));
   INFOS_TRY(read_rope(fields, config));
