@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a GGUF file that is cut, bent or lying gives an error that names the place, or is the same model; never a crash.
-// Method: a table of single lies with the words that the error must hold; every truncation and every bit flip of the
-// smallest model; under the sanitizers.
+// Goal: a GGUF file that is cut, bent or lying gives an error that names the place, or is the same model; never a
+// crash. Method: a table of single lies with the words that the error must hold; every truncation and every bit flip
+// of the smallest model; under the sanitizers.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -49,32 +49,65 @@ std::vector<Lie> container_lies() {
       {"StringLength", key("k", GgufType::string).number(kHuge), corrupt, {"k", "18446744073709551615"}},
       {"StringPastEnd", key("k", GgufType::string).number<std::uint64_t>(5).raw("abc"), corrupt, {"k", "5 bytes"}},
       {"ArrayCount", key("k", GgufType::array).type(GgufType::u8).number(kHuge), corrupt, {"k", "array of"}},
-      {"ArrayPastEnd", key("k", GgufType::array).type(GgufType::u64).number<std::uint64_t>(1 << 20), corrupt, {"k", "8388608"}},
+      {"ArrayPastEnd",
+       key("k", GgufType::array).type(GgufType::u64).number<std::uint64_t>(1 << 20),
+       corrupt,
+       {"k", "8388608"}},
       {"Bool", key("k", GgufType::boolean).number<std::uint8_t>(2), corrupt, {"k", "2", "0 or 1"}},
       {"Nesting",
-       key("k", GgufType::array).type(GgufType::array).number<std::uint64_t>(1).type(GgufType::array).number<std::uint64_t>(1)
-           .type(GgufType::array).number<std::uint64_t>(1).type(GgufType::u8).number<std::uint64_t>(0),
-       corrupt, {"k", "nested deeper"}},
+       key("k", GgufType::array)
+           .type(GgufType::array)
+           .number<std::uint64_t>(1)
+           .type(GgufType::array)
+           .number<std::uint64_t>(1)
+           .type(GgufType::array)
+           .number<std::uint64_t>(1)
+           .type(GgufType::u8)
+           .number<std::uint64_t>(0),
+       corrupt,
+       {"k", "nested deeper"}},
       {"KeyTwice",
-       Bytewise().head(0, 2).text("k").type(GgufType::u8).number<std::uint8_t>(1).text("k").type(GgufType::u8)
+       Bytewise()
+           .head(0, 2)
+           .text("k")
+           .type(GgufType::u8)
+           .number<std::uint8_t>(1)
+           .text("k")
+           .type(GgufType::u8)
            .number<std::uint8_t>(1),
-       corrupt, {"k", "twice"}},
-      {"Alignment", key("general.alignment", GgufType::u32).number(24U), corrupt, {"general.alignment", "24", "power of two"}},
+       corrupt,
+       {"k", "twice"}},
+      {"Alignment",
+       key("general.alignment", GgufType::u32).number(24U),
+       corrupt,
+       {"general.alignment", "24", "power of two"}},
       {"AlignmentZero", key("general.alignment", GgufType::u32).number(0U), corrupt, {"general.alignment"}},
-      {"AlignmentType", key("general.alignment", GgufType::string).text("32"), corrupt, {"general.alignment", "string"}},
+      {"AlignmentType",
+       key("general.alignment", GgufType::string).text("32"),
+       corrupt,
+       {"general.alignment", "string"}},
       {"Rank", one_tensor({}, 0, 0, 0), corrupt, {"\"w\"", "0 dimensions"}},
       {"RankFive", one_tensor({1, 1, 1, 1, 1}, 0, 0, 32), corrupt, {"\"w\"", "5 dimensions"}},
       {"DimZero", one_tensor({0}, 0, 0, 32), corrupt, {"\"w\"", "dimension 0 is 0"}},
       {"ProductOverflow", one_tensor({1ULL << 32, 1ULL << 32}, 0, 0, 32), corrupt, {"\"w\"", "dimension 1"}},
-      {"ProductOverflowFour", one_tensor({1ULL << 16, 1ULL << 16, 1ULL << 16, 1ULL << 16}, 0, 0, 32), corrupt, {"dimension 3"}},
+      {"ProductOverflowFour",
+       one_tensor({1ULL << 16, 1ULL << 16, 1ULL << 16, 1ULL << 16}, 0, 0, 32),
+       corrupt,
+       {"dimension 3"}},
       {"TypeUnknown", one_tensor({1}, 77, 0, 32), corrupt, {"\"w\"", "77"}},
       {"TypeQ5K", one_tensor({256}, 13, 0, 256), unsupported, {"\"w\"", "q5_k"}},
       {"RowNotWholeBlocks", one_tensor({33}, 8, 0, 64), corrupt, {"\"w\"", "33", "32"}},
       {"OffsetMisaligned", one_tensor({1}, 0, 4, 64), corrupt, {"\"w\"", "offset 4", "32"}},
       {"OffsetPastEnd", one_tensor({8}, 0, 32, 32), corrupt, {"\"w\"", "past the end", "32 bytes"}},
       {"OffsetHuge", one_tensor({8}, 0, kHuge - 31, 32), corrupt, {"\"w\"", "past the end"}},
-      {"Overlap", Bytewise().head(2, 0).tensor("a", {16}, 0, 0).tensor("b", {8}, 0, 32).pad(32).zeros(64), corrupt, {"\"b\"", "overlap", "\"a\""}},
-      {"NameTwice", Bytewise().head(2, 0).tensor("a", {8}, 0, 0).tensor("a", {8}, 0, 32).pad(32).zeros(64), corrupt, {"\"a\"", "twice"}},
+      {"Overlap",
+       Bytewise().head(2, 0).tensor("a", {16}, 0, 0).tensor("b", {8}, 0, 32).pad(32).zeros(64),
+       corrupt,
+       {"\"b\"", "overlap", "\"a\""}},
+      {"NameTwice",
+       Bytewise().head(2, 0).tensor("a", {8}, 0, 0).tensor("a", {8}, 0, 32).pad(32).zeros(64),
+       corrupt,
+       {"\"a\"", "twice"}},
   };
 }
 
@@ -113,7 +146,8 @@ TEST(GgufHostile, EveryTruncation_IsAnError) {
   // The last tensor's padding may be missing.
   const std::size_t needed = whole.size() - (32 - 8 * sizeof(float) % 32) % 32;
   for (std::size_t length = 0; length < needed; ++length) {
-    const auto opened = open_gguf(FileBytes::own({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}), "m");
+    const auto opened =
+        open_gguf(FileBytes::own({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}), "m");
     ASSERT_FALSE(opened.ok()) << "cut to " << length << " of " << whole.size();
     ASSERT_TRUE(opened.error().message.starts_with("m: ")) << opened.error().message;
   }
@@ -162,10 +196,11 @@ TEST_P(GgufConfigLie, IsRefused) {
   ModelConfig lying = test::smallest_config();
   GetParam().change(lying);
   GgufHeader header = *gguf_header(lying, test::smallest_tokenizer(), DType::f32);
-  const auto visited = visit_tensors(test::smallest_config(), ExpertForm::stacked, [&](const TensorSpec& spec) -> Status {
-    header.add_tensor(spec.name, DType::f32, spec.dims);
-    return {};
-  });
+  const auto visited =
+      visit_tensors(test::smallest_config(), ExpertForm::stacked, [&](const TensorSpec& spec) -> Status {
+        header.add_tensor(spec.name, DType::f32, spec.dims);
+        return {};
+      });
   ASSERT_TRUE(visited.ok());
   auto bytes = header.bytes();
   for (const auto size : header.tensor_bytes()) bytes.resize(bytes.size() + (size + 31) / 32 * 32);
@@ -177,21 +212,22 @@ TEST_P(GgufConfigLie, IsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Keys, GgufConfigLie,
-    testing::Values(ConfigLie{"MoreLayers", [](ModelConfig& c) { c.layers = 2; }, {"blk.1.attn_norm.weight", "missing"}},
-                    ConfigLie{"NoLayers", [](ModelConfig& c) { c.layers = 0; }, {"layers is 0"}},
-                    ConfigLie{"MillionLayers", [](ModelConfig& c) { c.layers = 1000000; }, {"layers is 1000000"}},
-                    ConfigLie{"NoHeads", [](ModelConfig& c) { c.heads = 0; }, {"head_count", "0"}},
-                    ConfigLie{"OtherWidth", [](ModelConfig& c) { c.hidden = 16; }, {"token_embd.weight", "[4, 8]", "[4, 16]"}},
-                    ConfigLie{"OtherHeadDim", [](ModelConfig& c) { c.head_dim = 2; }, {"attn_q.weight", "[8, 8]", "[4, 8]"}},
-                    ConfigLie{"OtherKvHeads", [](ModelConfig& c) { c.kv_heads = 2; }, {"attn_k.weight"}},
-                    ConfigLie{"OtherFfn", [](ModelConfig& c) { c.ffn_hidden = 16; }, {"ffn_gate.weight"}},
-                    ConfigLie{"OtherVocabulary", [](ModelConfig& c) { c.vocab = 5; }, {"vocab_size", "5", "4 rows"}},
-                    ConfigLie{"Experts",
-                              [](ModelConfig& c) {
-                                c.experts = 4096;
-                                c.experts_per_token = 2;
-                              },
-                              {"ffn_gate_inp.weight", "missing"}}),
+    testing::Values(
+        ConfigLie{"MoreLayers", [](ModelConfig& c) { c.layers = 2; }, {"blk.1.attn_norm.weight", "missing"}},
+        ConfigLie{"NoLayers", [](ModelConfig& c) { c.layers = 0; }, {"layers is 0"}},
+        ConfigLie{"MillionLayers", [](ModelConfig& c) { c.layers = 1000000; }, {"layers is 1000000"}},
+        ConfigLie{"NoHeads", [](ModelConfig& c) { c.heads = 0; }, {"head_count", "0"}},
+        ConfigLie{"OtherWidth", [](ModelConfig& c) { c.hidden = 16; }, {"token_embd.weight", "[4, 8]", "[4, 16]"}},
+        ConfigLie{"OtherHeadDim", [](ModelConfig& c) { c.head_dim = 2; }, {"attn_q.weight", "[8, 8]", "[4, 8]"}},
+        ConfigLie{"OtherKvHeads", [](ModelConfig& c) { c.kv_heads = 2; }, {"attn_k.weight"}},
+        ConfigLie{"OtherFfn", [](ModelConfig& c) { c.ffn_hidden = 16; }, {"ffn_gate.weight"}},
+        ConfigLie{"OtherVocabulary", [](ModelConfig& c) { c.vocab = 5; }, {"vocab_size", "5", "4 rows"}},
+        ConfigLie{"Experts",
+                  [](ModelConfig& c) {
+                    c.experts = 4096;
+                    c.experts_per_token = 2;
+                  },
+                  {"ffn_gate_inp.weight", "missing"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(GgufHostile, WeightOutsideTheFamily_IsRefusedByName) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: inspect tells the truth about a model. Method: figures of the trained 260 k model and a synthetic one, by hand.
+// Goal: inspect tells the truth about a model. Method: figures of the trained 260 k model and a synthetic one, by
+// hand.
 #include "devices/engine/checkpoint/inspect.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,12 @@ TEST(Inspect, Stories_FiguresAddUp) {
 
 TEST(Inspect, QuantisedModel_GroupsByDtype_MostBytesFirst) {
   const test::TempDirectory directory;
-  ASSERT_TRUE(synth_model({.shape = "tiny-mixtral", .dtype = DType::q4_0, .path = directory.file("m.gguf"), .seed = 1, .progress = {}}).ok());
+  ASSERT_TRUE(synth_model({.shape = "tiny-mixtral",
+                           .dtype = DType::q4_0,
+                           .path = directory.file("m.gguf"),
+                           .seed = 1,
+                           .progress = {}})
+                  .ok());
   const auto summary = inspect_model(directory.file("m.gguf"));
   ASSERT_TRUE(summary.ok()) << summary.error().message;
   ASSERT_EQ(summary->by_dtype.size(), 2u);
@@ -40,7 +46,8 @@ TEST(Inspect, QuantisedModel_GroupsByDtype_MostBytesFirst) {
   EXPECT_NE(text.find("chat template   yes"), std::string::npos) << text;
   const std::string json = to_json(*summary);
   EXPECT_NE(json.find(R"("experts":4)"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"("name":"blk.0.ffn_gate_exps.weight","dtype":"q4_0","dims":[4,512,256])"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("name":"blk.0.ffn_gate_exps.weight","dtype":"q4_0","dims":[4,512,256])"), std::string::npos)
+      << json;
 }
 
 }  // namespace

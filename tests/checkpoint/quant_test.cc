@@ -92,8 +92,8 @@ TEST(Q4_0, HandWrittenBlock) {
   EXPECT_EQ(v[31], 0.0F);
 }
 
-// Scale 1, minimum 0.5. Group 0: scale 3, minimum 2. Group 5: scale 0x2A = 42 (low 10, upper 2), minimum 0x35 = 53 (low 5,
-// upper 3). So group 0's value is 3 q - 1, and group 5's 42 q - 26.5.
+// Scale 1, minimum 0.5. Group 0: scale 3, minimum 2. Group 5: scale 0x2A = 42 (low 10, upper 2), minimum 0x35 = 53
+// (low 5, upper 3). So group 0's value is 3 q - 1, and group 5's 42 q - 26.5.
 TEST(Q4_K, HandWrittenBlock) {
   std::vector<std::byte> raw(144);
   const auto head = bytes({0x00, 0x3C, 0x00, 0x38,  // scale, minimum
@@ -167,8 +167,8 @@ TEST_P(RoundTrip, Zeros_StayZeros) {
   for (const float v : values_of(dtype, raw)) EXPECT_EQ(v, 0.0F);
 }
 
-// Half a step: 1/254 of the largest for q8_0, 1/16 (one whole step at the short end, 1/8) for q4_0, 1/15 for q4_k and 1/62
-// for q6_k, each with a margin for the rounding of the scales themselves.
+// Half a step: 1/254 of the largest for q8_0, 1/16 (one whole step at the short end, 1/8) for q4_0, 1/15 for q4_k and
+// 1/62 for q6_k, each with a margin for the rounding of the scales themselves.
 INSTANTIATE_TEST_SUITE_P(Formats, RoundTrip,
                          testing::Values(Precision{DType::f32, 0.0F}, Precision{DType::f16, 0x1p-11F},
                                          Precision{DType::bf16, 0x1p-8F}, Precision{DType::q8_0, 0.0042F},

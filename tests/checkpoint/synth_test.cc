@@ -42,7 +42,8 @@ TEST(Synth, EveryTinyShapeAndDtype_OpensWithItsConfig) {
     for (const DType dtype : kDtypes) {
       SCOPED_TRACE(name + " " + to_string(dtype));
       const TempDirectory directory;
-      const auto done = synth_model({.shape = name, .dtype = dtype, .path = directory.file("m.gguf"), .seed = 1, .progress = {}});
+      const auto done =
+          synth_model({.shape = name, .dtype = dtype, .path = directory.file("m.gguf"), .seed = 1, .progress = {}});
       ASSERT_TRUE(done.ok()) << done.error().message;
       const auto opened = open_checkpoint(directory.file("m.gguf"));
       ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -65,7 +66,8 @@ TEST(Synth, EveryTinyShapeAndDtype_OpensWithItsConfig) {
 TEST(Synth, SameOptions_SameBytes_OtherSeed_Others) {
   const TempDirectory directory;
   const auto make = [&](const char* file, std::uint64_t seed) {
-    const auto done = synth_model({.shape = "tiny-qwen2", .dtype = DType::q8_0, .path = directory.file(file), .seed = seed, .progress = {}});
+    const auto done = synth_model(
+        {.shape = "tiny-qwen2", .dtype = DType::q8_0, .path = directory.file(file), .seed = seed, .progress = {}});
     EXPECT_TRUE(done.ok());
     return *read_text_file(directory.file(file), Bytes{1 << 26});
   };
@@ -77,13 +79,19 @@ TEST(Synth, SameOptions_SameBytes_OtherSeed_Others) {
 
 TEST(Synth, RowsOfTheVocabulary_AllDiffer) {
   const TempDirectory directory;
-  ASSERT_TRUE(synth_model({.shape = "mixtral-tiny", .dtype = DType::q4_0, .path = directory.file("m.gguf"), .seed = 1, .progress = {}}).ok());
+  ASSERT_TRUE(synth_model({.shape = "mixtral-tiny",
+                           .dtype = DType::q4_0,
+                           .path = directory.file("m.gguf"),
+                           .seed = 1,
+                           .progress = {}})
+                  .ok());
   const auto opened = open_checkpoint(directory.file("m.gguf"));
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const TensorView* table = (*opened)->find("token_embd.weight");
   const std::size_t row = table->data.size() / 2048;
   std::set<std::string_view> rows;
-  for (std::size_t i = 0; i < 2048; ++i) rows.emplace(reinterpret_cast<const char*>(table->data.data()) + i * row, row);
+  for (std::size_t i = 0; i < 2048; ++i)
+    rows.emplace(reinterpret_cast<const char*>(table->data.data()) + i * row, row);
   EXPECT_EQ(rows.size(), 2048u);
 }
 
@@ -95,7 +103,10 @@ TEST(Synth, Progress_RisesToTheTotal) {
     seen.push_back(done.value);
     total = all.value;
   };
-  ASSERT_TRUE(synth_model({.shape = "tiny-llama", .dtype = DType::f16, .path = directory.file("m.gguf"), .seed = 1, .progress = note}).ok());
+  ASSERT_TRUE(
+      synth_model(
+          {.shape = "tiny-llama", .dtype = DType::f16, .path = directory.file("m.gguf"), .seed = 1, .progress = note})
+          .ok());
   ASSERT_FALSE(seen.empty());
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
   EXPECT_EQ(seen.back(), total);
@@ -103,7 +114,8 @@ TEST(Synth, Progress_RisesToTheTotal) {
 
 TEST(Synth, UnknownShape_IsRefusedWithTheNames_AndLeavesNoFile) {
   const TempDirectory directory;
-  const auto done = synth_model({.shape = "gpt-5", .dtype = DType::f16, .path = directory.file("m.gguf"), .seed = 1, .progress = {}});
+  const auto done = synth_model(
+      {.shape = "gpt-5", .dtype = DType::f16, .path = directory.file("m.gguf"), .seed = 1, .progress = {}});
   ASSERT_FALSE(done.ok());
   EXPECT_NE(done.error().message.find("qwen2.5-0.5b"), std::string::npos);
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));

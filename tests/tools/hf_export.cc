@@ -72,9 +72,10 @@ Result<std::string> config_json(const ModelConfig& c) {
       R"("max_position_embeddings":{},"rms_norm_eps":{:.17g},"rope_theta":{:.17g},"rope_scaling":{},{})"
       R"("sliding_window":{},"use_sliding_window":{},"max_window_layers":0,"tie_word_embeddings":{},"bos_token_id":{},)"
       R"("eos_token_id":[{}],"torch_dtype":"float32"}})",
-      family.architecture, family.model_type, c.layers, c.hidden, c.ffn_hidden, c.heads, c.kv_heads, c.head_dim, c.vocab,
-      c.max_context, c.norm_epsilon, c.rope_theta, INFOS_TRY(rope_scaling_json(c.rope_scaling)), expert_json(c), window,
-      c.window != 0, c.tied_embeddings, c.bos >= 0 ? fmt::format("{}", c.bos) : "null", fmt::join(c.eos, ","));
+      family.architecture, family.model_type, c.layers, c.hidden, c.ffn_hidden, c.heads, c.kv_heads, c.head_dim,
+      c.vocab, c.max_context, c.norm_epsilon, c.rope_theta, INFOS_TRY(rope_scaling_json(c.rope_scaling)),
+      expert_json(c), window, c.window != 0, c.tied_embeddings, c.bos >= 0 ? fmt::format("{}", c.bos) : "null",
+      fmt::join(c.eos, ","));
 }
 
 /// Rows of each head from adjacent pairs (x0 y0 x1 y1 ...) to halves (x0 x1 ... y0 y1 ...).
@@ -99,12 +100,14 @@ TensorView expert_of(const TensorView& stacked, std::int64_t expert, const std::
 }
 
 /// The weights under their Hugging Face names; `owned` keeps those that had to be changed.
-Result<std::vector<TensorView>> hugging_face_tensors(const Checkpoint& checkpoint, std::list<std::vector<std::byte>>& owned) {
+Result<std::vector<TensorView>> hugging_face_tensors(const Checkpoint& checkpoint,
+                                                     std::list<std::vector<std::byte>>& owned) {
   const ModelConfig& config = checkpoint.config();
   std::vector<TensorView> out;
   const auto add = [&](TensorView tensor) -> Status {
     if (block_shape(tensor.dtype).elements != 1)
-      return Error{ErrorCode::unsupported, fmt::format("{}: is {}: want a plain dtype", tensor.name, to_string(tensor.dtype))};
+      return Error{ErrorCode::unsupported,
+                   fmt::format("{}: is {}: want a plain dtype", tensor.name, to_string(tensor.dtype))};
     const auto name = hugging_face_name(tensor.name, config.family);
     if (!name) return Error{ErrorCode::unsupported, fmt::format("{}: has no Hugging Face name", tensor.name)};
     tensor.name = *name;
@@ -113,7 +116,8 @@ Result<std::vector<TensorView>> hugging_face_tensors(const Checkpoint& checkpoin
   };
   for (const TensorView& tensor : checkpoint.tensors()) {
     TensorView view = tensor;
-    const bool is_qk = tensor.name.find(".attn_q.") != std::string::npos || tensor.name.find(".attn_k.") != std::string::npos;
+    const bool is_qk =
+        tensor.name.find(".attn_q.") != std::string::npos || tensor.name.find(".attn_k.") != std::string::npos;
     if (is_qk && config.rope_adjacent_pairs) {
       owned.push_back(to_halves(tensor, config.head_dim));
       view.data = owned.back();
@@ -139,7 +143,8 @@ Status write_weights(const std::vector<TensorView>& tensors, const std::string& 
     INFOS_TRY(write_safetensors(directory + "/" + name, part));
     for (const auto& tensor : part) map += fmt::format(R"({}"{}":"{}")", map.empty() ? "" : ",", tensor.name, name);
   }
-  return write_text(directory + "/model.safetensors.index.json", fmt::format(R"({{"metadata":{{}},"weight_map":{{{}}}}})", map));
+  return write_text(directory + "/model.safetensors.index.json",
+                    fmt::format(R"({{"metadata":{{}},"weight_map":{{{}}}}})", map));
 }
 
 Status write_tokenizer(const TokenizerSource& source, const std::string& directory) {
@@ -147,20 +152,23 @@ Status write_tokenizer(const TokenizerSource& source, const std::string& directo
   INFOS_TRY(write_text(directory + "/tokenizer.json", INFOS_TRY(tokenizer_json_of(*source.gguf))));
   std::string extra;
   if (!source.chat_template.empty()) extra = fmt::format(R"(,"chat_template":{})", json_quote(source.chat_template));
-  return write_text(directory + "/tokenizer_config.json",
-                    fmt::format(R"({{"tokenizer_class":"LlamaTokenizer","add_bos_token":{},"bos_token":{},"eos_token":{}{}}})",
-                                source.add_bos, json_quote(source.bos_token), json_quote(source.eos_token), extra));
+  return write_text(
+      directory + "/tokenizer_config.json",
+      fmt::format(R"({{"tokenizer_class":"LlamaTokenizer","add_bos_token":{},"bos_token":{},"eos_token":{}{}}})",
+                  source.add_bos, json_quote(source.bos_token), json_quote(source.eos_token), extra));
 }
 
 }  // namespace
 
-Status export_hugging_face(const Checkpoint& checkpoint, const std::string& directory, const HfExportOptions& options) {
+Status export_hugging_face(const Checkpoint& checkpoint, const std::string& directory,
+                           const HfExportOptions& options) {
   std::error_code failed;
   fs::create_directories(directory, failed);
   if (failed) return Error{ErrorCode::io, fmt::format("{}: cannot create: {}", directory, failed.message())};
   const ModelConfig& config = checkpoint.config();
   INFOS_TRY(write_text(directory + "/config.json", INFOS_TRY(config_json(config))));
-  INFOS_TRY(write_text(directory + "/generation_config.json", fmt::format(R"({{"eos_token_id":[{}]}})", fmt::join(config.eos, ","))));
+  INFOS_TRY(write_text(directory + "/generation_config.json",
+                       fmt::format(R"({{"eos_token_id":[{}]}})", fmt::join(config.eos, ","))));
   INFOS_TRY(write_tokenizer(checkpoint.tokenizer(), directory));
   std::list<std::vector<std::byte>> owned;
   const auto tensors = INFOS_TRY(hugging_face_tensors(checkpoint, owned));

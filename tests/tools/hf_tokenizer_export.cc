@@ -18,7 +18,8 @@ struct Merge {
   std::int32_t left_id = 0, right_id = 0;
 };
 
-/// Every way to make a piece out of two pieces, best score first: SentencePiece joins the pair whose result scores best.
+/// Every way to make a piece out of two pieces, best score first: SentencePiece joins the pair whose result scores
+/// best.
 std::vector<Merge> merges_of(const Vocabulary& vocabulary) {
   std::unordered_map<std::string, std::int32_t> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)

@@ -33,7 +33,9 @@ class Keys {
     return *seen;
   }
   Result<std::optional<double>> number(const std::string& key) const { return file_.get_number(prefix_ + key); }
-  Result<std::optional<std::string_view>> word(const std::string& key) const { return file_.get_string(prefix_ + key); }
+  Result<std::optional<std::string_view>> word(const std::string& key) const {
+    return file_.get_string(prefix_ + key);
+  }
   Result<std::optional<bool>> flag(const std::string& key) const { return file_.get_bool(prefix_ + key); }
 
  private:
@@ -105,7 +107,8 @@ Status read_rope(const Keys& keys, const GgufFile& file, ModelConfig& config) {
     config.rope_scaling.kind = RopeScaling::Kind::linear;
     config.rope_scaling.factor = INFOS_TRY(keys.number("rope.scaling.factor")).value_or(old_factor.value_or(1.0));
   } else if (kind != "none") {
-    return keys.error(ErrorCode::unsupported, "rope.scaling.type", fmt::format("is \"{}\": want none or linear", kind));
+    return keys.error(ErrorCode::unsupported, "rope.scaling.type",
+                      fmt::format("is \"{}\": want none or linear", kind));
   }
   return read_rope_table(file, config);
 }
@@ -143,12 +146,14 @@ Status read_vocabulary(const Keys& keys, const GgufFile& file, ModelConfig& conf
 
 Result<ModelConfig> gguf_config(const GgufFile& file) {
   const auto name = INFOS_TRY(file.get_string("general.architecture"));
-  if (!name) return Error{ErrorCode::corrupt, fmt::format("{}: general.architecture: the key is missing", file.label)};
+  if (!name)
+    return Error{ErrorCode::corrupt, fmt::format("{}: general.architecture: the key is missing", file.label)};
   const auto* known = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                                    [&](const Architecture& a) { return *name == a.name; });
   if (known == std::end(kArchitectures))
-    return Error{ErrorCode::unsupported,
-                 fmt::format("{}: general.architecture: is \"{}\": want llama, qwen2, qwen3 or qwen3moe", file.label, *name)};
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("{}: general.architecture: is \"{}\": want llama, qwen2, qwen3 or qwen3moe", file.label, *name)};
   const Keys keys(file, *name);
   ModelConfig config;
   config.name = printable(INFOS_TRY(file.get_string("general.name")).value_or(*name), 256);

@@ -85,8 +85,9 @@ const char* gguf_architecture(const ModelConfig& config) {
 Result<GgufHeader> gguf_header(const ModelConfig& config, const TokenizerSource& tokenizer, DType dtype) {
   const bool is_llama = config.family == ModelFamily::llama || config.family == ModelFamily::mistral;
   if (config.rope_adjacent_pairs != is_llama)
-    return Error{ErrorCode::unsupported, std::string("rotary rows of a ") + to_string(config.family) + " model: want " +
-                                             (is_llama ? "adjacent pairs" : "halves") + " to write GGUF"};
+    return Error{ErrorCode::unsupported, std::string("rotary rows of a ") + to_string(config.family) +
+                                             " model: want " + (is_llama ? "adjacent pairs" : "halves") +
+                                             " to write GGUF"};
   if (!tokenizer.tokenizer_json.empty())
     return Error{ErrorCode::unsupported, "a tokenizer.json cannot be written as GGUF keys"};
   GgufHeader header;

@@ -211,7 +211,8 @@ Result<Parser::Entry> Parser::tensor_entry(std::uint64_t index) {
                                    [&](const TensorType& t) { return t.number == number_seen; });
   if (known == std::end(kTensorTypes)) return corrupt(field, fmt::format("tensor type {} is not known", number_seen));
   if (known->dtype == DType::none)
-    return unsupported(field, fmt::format("tensor type {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k", known->name));
+    return unsupported(field,
+                       fmt::format("tensor type {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k", known->name));
   entry.tensor.dtype = known->dtype;
   const auto block = block_shape(known->dtype);
   if (entry.tensor.dims[0] % block.elements != 0)
@@ -235,7 +236,8 @@ Status Parser::place_tensors(GgufFile& file, std::vector<Entry> entries) const {
   for (Entry& entry : entries) {
     const std::string field = fmt::format("tensor \"{}\"", entry.tensor.name);
     if (entry.offset % file.alignment != 0)
-      return corrupt(field, fmt::format("offset {} is not a multiple of the alignment {}", entry.offset, file.alignment));
+      return corrupt(field,
+                     fmt::format("offset {} is not a multiple of the alignment {}", entry.offset, file.alignment));
     if (entry.size > room || entry.offset > room - entry.size)
       return corrupt(field, fmt::format("{} bytes at offset {} lie past the end of the data, which has {} bytes",
                                         entry.size, entry.offset, room));
@@ -243,7 +245,8 @@ Status Parser::place_tensors(GgufFile& file, std::vector<Entry> entries) const {
   }
   std::vector<const Entry*> order;
   for (const Entry& entry : entries) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->tensor.name < b->tensor.name; });
+  std::sort(order.begin(), order.end(),
+            [](const Entry* a, const Entry* b) { return a->tensor.name < b->tensor.name; });
   for (std::size_t i = 1; i < order.size(); ++i)
     if (order[i - 1]->tensor.name == order[i]->tensor.name)
       return corrupt(fmt::format("tensor \"{}\"", order[i]->tensor.name), "the name appears twice");

@@ -70,6 +70,7 @@ struct GgufLimits {
 };
 
 /// Errors: corrupt or unsupported, naming the file, the field, the value seen and the values allowed.
-Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& label, const GgufLimits& limits = {});
+Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& label,
+                            const GgufLimits& limits = {});
 
 }  // namespace infos

@@ -12,7 +12,8 @@ namespace {
 constexpr std::int32_t kControlToken = 3;
 
 /// Control tokens that end a turn in the families read here, whatever eos_token_id says.
-constexpr std::string_view kEndOfTurn[] = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>"};
+constexpr std::string_view kEndOfTurn[] = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>",
+                                           "<|endoftext|>"};
 
 Error corrupt(const GgufFile& file, std::string_view key, const std::string& what) {
   return {ErrorCode::corrupt, fmt::format("{}: {}: {}", file.label, key, what)};
@@ -23,7 +24,8 @@ Result<std::int32_t> token_id(const GgufFile& file, const std::string& key, std:
   const auto* unset = file.metadata.count(key) ? &file.metadata.at(key) : nullptr;
   if (!unset) return -1;
   if (unset->type == GgufType::i32 || unset->type == GgufType::i64) {
-    const bool all_ones = std::all_of(unset->bytes.begin(), unset->bytes.end(), [](std::byte b) { return b == std::byte{0xFF}; });
+    const bool all_ones =
+        std::all_of(unset->bytes.begin(), unset->bytes.end(), [](std::byte b) { return b == std::byte{0xFF}; });
     if (all_ones) return -1;
   }
   const auto seen = *INFOS_TRY(file.get_unsigned(key));
@@ -40,7 +42,8 @@ Status read_types(const GgufFile& file, TokenizerSource::Gguf& out) {
     return {};
   }
   if (types->size() != out.tokens.size())
-    return corrupt(file, key, fmt::format("has {} entries: want {}, one per token", types->size(), out.tokens.size()));
+    return corrupt(file, key,
+                   fmt::format("has {} entries: want {}, one per token", types->size(), out.tokens.size()));
   for (const std::int64_t type : *types) {
     if (type < 0 || type > 6) return corrupt(file, key, fmt::format("holds {}: want 1 to 6", type));
     out.types.push_back(static_cast<std::int32_t>(type));
@@ -60,7 +63,8 @@ Status read_vocabulary(const GgufFile& file, TokenizerSource::Gguf& out) {
   out.merges = INFOS_TRY(file.get_strings("tokenizer.ggml.merges")).value_or(std::vector<std::string>());
   const bool needs_scores = out.model == "llama" || out.model == "t5";
   if (needs_scores && out.scores.empty())
-    return corrupt(file, "tokenizer.ggml.scores", fmt::format("the key is missing; a \"{}\" tokenizer needs it", out.model));
+    return corrupt(file, "tokenizer.ggml.scores",
+                   fmt::format("the key is missing; a \"{}\" tokenizer needs it", out.model));
   return {};
 }
 

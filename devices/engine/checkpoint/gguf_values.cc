@@ -24,7 +24,9 @@ struct Integer {
   bool negative = false;
 };
 
-Integer from_signed(std::int64_t v) { return {v < 0 ? ~static_cast<std::uint64_t>(v) + 1 : static_cast<std::uint64_t>(v), v < 0}; }
+Integer from_signed(std::int64_t v) {
+  return {v < 0 ? ~static_cast<std::uint64_t>(v) + 1 : static_cast<std::uint64_t>(v), v < 0};
+}
 
 std::optional<Integer> load_integer(GgufType type, const std::byte* at) {
   switch (type) {

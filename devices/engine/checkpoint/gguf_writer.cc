@@ -42,7 +42,9 @@ std::uint32_t tensor_type(DType dtype) {
   return 0;
 }
 
-std::uint64_t padding(std::uint64_t size) { return (GgufHeader::kAlignment - size % GgufHeader::kAlignment) % GgufHeader::kAlignment; }
+std::uint64_t padding(std::uint64_t size) {
+  return (GgufHeader::kAlignment - size % GgufHeader::kAlignment) % GgufHeader::kAlignment;
+}
 
 }  // namespace
 

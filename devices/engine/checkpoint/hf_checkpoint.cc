@@ -67,8 +67,9 @@ class Directory {
     ids.push_back(parts_.config.bos);
     for (const std::int32_t id : ids)
       if (id >= 0 && static_cast<std::uint32_t>(id) >= parts_.config.vocab)
-        return Error{ErrorCode::corrupt, fmt::format("{}: bos_token_id or eos_token_id: is {}: want less than vocab_size, {}",
-                                                     file, id, parts_.config.vocab)};
+        return Error{ErrorCode::corrupt,
+                     fmt::format("{}: bos_token_id or eos_token_id: is {}: want less than vocab_size, {}", file, id,
+                                 parts_.config.vocab)};
     return {};
   }
 
@@ -95,7 +96,8 @@ class Directory {
   }
 
   Status read_shards(const std::string& text, const std::string& index) {
-    const auto document = INFOS_TRY(parse_json(text, index, {.bytes = kIndexMax.value, .depth = 8, .values = 1 << 20}));
+    const auto document =
+        INFOS_TRY(parse_json(text, index, {.bytes = kIndexMax.value, .depth = 8, .values = 1 << 20}));
     const auto fields = INFOS_TRY(JsonFields::of(document, index));
     if (!fields.find("weight_map") || !fields.find("weight_map")->is_object())
       return fields.error(ErrorCode::corrupt, "weight_map", "want an object");
@@ -106,18 +108,21 @@ class Directory {
       if (!value.is_string()) return fields.error(ErrorCode::corrupt, "weight_map: " + name, "want a file name");
       const std::string file(value.get_string().data(), value.get_string().size());
       if (!is_plain_name(file))
-        return fields.error(ErrorCode::corrupt, "weight_map: " + name,
-                            fmt::format("is \"{}\": want the name of a .safetensors file in the same directory", file));
+        return fields.error(
+            ErrorCode::corrupt, "weight_map: " + name,
+            fmt::format("is \"{}\": want the name of a .safetensors file in the same directory", file));
       shards.insert(file);
       placed.emplace(name, file);
     }
     if (shards.size() > kShardsMax)
-      return fields.error(ErrorCode::corrupt, "weight_map", fmt::format("names {} files: want at most {}", shards.size(), kShardsMax));
+      return fields.error(ErrorCode::corrupt, "weight_map",
+                          fmt::format("names {} files: want at most {}", shards.size(), kShardsMax));
     for (const auto& shard : shards) INFOS_TRY(read_shard(shard));
     for (const auto& [name, file] : placed) {
       const auto seen = seen_.find(name);
       if (seen == seen_.end() || seen->second != file)
-        return fields.error(ErrorCode::corrupt, "weight_map: " + name, fmt::format("\"{}\" does not hold that tensor", file));
+        return fields.error(ErrorCode::corrupt, "weight_map: " + name,
+                            fmt::format("\"{}\" does not hold that tensor", file));
     }
     return {};
   }
@@ -139,7 +144,8 @@ class Directory {
   Status add(TensorView tensor, const std::string& shard) {
     const auto [first, is_new] = seen_.emplace(tensor.name, shard);
     if (!is_new)
-      return Error{ErrorCode::corrupt, fmt::format("{}: tensor \"{}\": is in \"{}\" too", in(shard), tensor.name, first->second)};
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}: tensor \"{}\": is in \"{}\" too", in(shard), tensor.name, first->second)};
     // Rotary frequencies follow from the configuration; a tied output matrix is the embedding table.
     if (tensor.name.ends_with(".rotary_emb.inv_freq")) return {};
     auto name = canonical_name(tensor.name);

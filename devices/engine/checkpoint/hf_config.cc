@@ -53,7 +53,8 @@ Status refuse_unknown_arithmetic(const JsonFields& fields) {
   if (activation != "silu")
     return fields.error(ErrorCode::unsupported, "hidden_act", fmt::format("is \"{}\": want silu", activation));
   for (const char* key : {"attention_bias", "mlp_bias"})
-    if (INFOS_TRY(fields.flag(key)).value_or(false)) return fields.error(ErrorCode::unsupported, key, "is true: want false");
+    if (INFOS_TRY(fields.flag(key)).value_or(false))
+      return fields.error(ErrorCode::unsupported, key, "is true: want false");
   const double rotary = INFOS_TRY(fields.number("partial_rotary_factor")).value_or(1.0);
   if (rotary != 1.0)
     return fields.error(ErrorCode::unsupported, "partial_rotary_factor", fmt::format("is {}: want 1", rotary));
@@ -115,8 +116,9 @@ Status read_rope(const JsonFields& fields, ModelConfig& config) {
   INFOS_TRY(need("high_freq_factor", out.high_freq_factor));
   INFOS_TRY(need("original_max_position_embeddings", out.original_context));
   if (out.high_freq_factor <= out.low_freq_factor)
-    return scaling->error(ErrorCode::corrupt, "high_freq_factor",
-                          fmt::format("is {}: want more than low_freq_factor, {}", out.high_freq_factor, out.low_freq_factor));
+    return scaling->error(
+        ErrorCode::corrupt, "high_freq_factor",
+        fmt::format("is {}: want more than low_freq_factor, {}", out.high_freq_factor, out.low_freq_factor));
   return {};
 }
 
@@ -151,8 +153,9 @@ Status read_window(const JsonFields& fields, ModelConfig& config) {
   }
   const std::uint32_t with_window = sliding.value_or(config.layers);
   if (with_window != 0 && with_window != config.layers)
-    return fields.error(ErrorCode::unsupported, key,
-                        fmt::format("gives a sliding window to {} of {} layers: want all or none", with_window, config.layers));
+    return fields.error(
+        ErrorCode::unsupported, key,
+        fmt::format("gives a sliding window to {} of {} layers: want all or none", with_window, config.layers));
   config.window = with_window == 0 ? 0 : window;
   return {};
 }
@@ -167,7 +170,8 @@ Status read_experts(const JsonFields& fields, ModelConfig& config) {
   config.ffn_hidden = INFOS_TRY(fields.need_count("moe_intermediate_size"));
   config.renormalise_experts = INFOS_TRY(fields.flag("norm_topk_prob")).value_or(false);
   const auto step = INFOS_TRY(fields.count("decoder_sparse_step")).value_or(1);
-  if (step != 1) return fields.error(ErrorCode::unsupported, "decoder_sparse_step", fmt::format("is {}: want 1", step));
+  if (step != 1)
+    return fields.error(ErrorCode::unsupported, "decoder_sparse_step", fmt::format("is {}: want 1", step));
   const auto dense = INFOS_TRY(fields.ids("mlp_only_layers"));
   if (!dense.empty()) return fields.error(ErrorCode::unsupported, "mlp_only_layers", "is not empty: want []");
   return {};

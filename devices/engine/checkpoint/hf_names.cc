@@ -66,7 +66,8 @@ std::optional<std::string> expert_to_canonical(std::string_view rest, std::span<
   const auto expert = take_number(rest);
   if (expert.empty()) return std::nullopt;
   for (const auto& pair : names)
-    if (rest == fmt::format("{}.weight", pair.hugging_face)) return fmt::format("{}.{}.weight", pair.canonical, expert);
+    if (rest == fmt::format("{}.weight", pair.hugging_face))
+      return fmt::format("{}.{}.weight", pair.canonical, expert);
   return std::nullopt;
 }
 

@@ -94,7 +94,8 @@ ModelSummary summarise(const Checkpoint& checkpoint) {
     out.weight_bytes = out.weight_bytes + bytes;
     out.tensors.push_back({tensor.name, tensor.dtype, tensor.dims, bytes});
   }
-  std::stable_sort(out.by_dtype.begin(), out.by_dtype.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::stable_sort(out.by_dtype.begin(), out.by_dtype.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const TokenizerSource& source = checkpoint.tokenizer();
   out.tokenizer = source.gguf ? fmt::format("gguf {} ({})", source.gguf->model, source.gguf->pre)
                               : source.tokenizer_json.empty() ? "none" : "tokenizer.json";
@@ -113,7 +114,9 @@ Result<ModelSummary> inspect_model(const std::string& path) {
 std::string to_text(const ModelSummary& s) {
   const ModelConfig& c = s.config;
   std::string out;
-  const auto line = [&](std::string_view label, const std::string& value) { out += fmt::format("{:<16}{}\n", label, value); };
+  const auto line = [&](std::string_view label, const std::string& value) {
+    out += fmt::format("{:<16}{}\n", label, value);
+  };
   line("path", s.path);
   line("name", c.name);
   line("family", c.experts ? fmt::format("{}, {} of {} experts", to_string(c.family), c.experts_per_token, c.experts)
@@ -126,7 +129,8 @@ std::string to_text(const ModelSummary& s) {
   line("width", fmt::format("{} (ffn {})", c.hidden, c.ffn_hidden));
   line("heads", fmt::format("{} of {}, kv {}", c.heads, c.head_dim, c.kv_heads));
   line("rope", rope_text(c));
-  line("context", c.window ? fmt::format("{} tokens, window {}", c.max_context, c.window) : fmt::format("{} tokens", c.max_context));
+  line("context", c.window ? fmt::format("{} tokens, window {}", c.max_context, c.window)
+                           : fmt::format("{} tokens", c.max_context));
   line("kv per token", fmt::format("{} in 16 bits", to_human(s.kv_bytes_per_token)));
   line("vocabulary", fmt::format("{}{}", c.vocab, c.tied_embeddings ? ", output tied to the embedding" : ""));
   line("tokenizer", s.tokenizer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model is, told to a person or a program: the facts behind `infos model inspect`. Reads headers, never weights.
-// Any thread.
+// What a model is, told to a person or a program: the facts behind `infos model inspect`. Reads headers, never
+// weights. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -111,7 +111,8 @@ constexpr std::uint64_t kIdMax = std::numeric_limits<std::int32_t>::max();
 
 Result<json::value> parse_json(std::string_view text, const std::string& label, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
-    return Error{ErrorCode::corrupt, fmt::format("{}: has {} bytes: want at most {}", label, text.size(), limits.bytes)};
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{}: has {} bytes: want at most {}", label, text.size(), limits.bytes)};
   try {
     json::parse_options options;
     options.max_depth = limits.depth;

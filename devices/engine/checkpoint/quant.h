@@ -24,7 +24,8 @@ std::uint64_t bytes_of(DType dtype, std::uint64_t elements);
 /// Requires: any dtype but none; whole blocks; in.size() == bytes_of(dtype, out.size()).
 void dequantise(DType dtype, std::span<const std::byte> in, std::span<float> out);
 
-/// Requires: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k; finite values; whole blocks; out.size() == bytes_of(dtype, in.size()).
+/// Requires: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k; finite values; whole blocks; out.size() == bytes_of(dtype,
+/// in.size()).
 void quantise(DType dtype, std::span<const float> in, std::span<std::byte> out);
 
 }  // namespace infos

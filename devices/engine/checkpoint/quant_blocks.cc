@@ -16,8 +16,8 @@ int steps(float x, float step, int low, int high) {
   return std::clamp(static_cast<int>(std::lround(x / step)), low, high);
 }
 
-/// The packing of the 8 six-bit (scale, minimum) pairs: groups 0 to 3 use the low six bits of bytes 0-3 and 4-7; groups
-/// 4 to 7 have their low four bits in bytes 8-11 and their upper two bits above those of groups 0 to 3.
+/// The packing of the 8 six-bit (scale, minimum) pairs: groups 0 to 3 use the low six bits of bytes 0-3 and 4-7;
+/// groups 4 to 7 have their low four bits in bytes 8-11 and their upper two bits above those of groups 0 to 3.
 struct GroupNumbers {
   std::uint8_t scale = 0, minimum = 0;
 };
@@ -126,7 +126,8 @@ void dequantise_block(const BlockQ6_K& block, float* out) {
   const float scale = f16_to_f32(block.scale);
   for (int i = 0; i < 256; ++i) {
     const SixBits at = six_bits(i);
-    const int low = (block.low[at.low_byte] >> at.low_shift) & 15, high = (block.high[at.high_byte] >> at.high_shift) & 3;
+    const int low = (block.low[at.low_byte] >> at.low_shift) & 15,
+              high = (block.high[at.high_byte] >> at.high_shift) & 3;
     out[i] = scale * block.groups[i / 16] * static_cast<float>((low | (high << 4)) - 32);
   }
 }
@@ -142,7 +143,8 @@ void quantise_block(const float* in, BlockQ6_K& block) {
   block = {};
   block.scale = f32_to_f16(step_max / 127);
   const float scale = f16_to_f32(block.scale);
-  for (int group = 0; group < 16; ++group) block.groups[group] = static_cast<std::int8_t>(steps(step[group], scale, 0, 127));
+  for (int group = 0; group < 16; ++group)
+    block.groups[group] = static_cast<std::int8_t>(steps(step[group], scale, 0, 127));
   for (int i = 0; i < 256; ++i) {
     const int q = steps(in[i], scale * block.groups[i / 16], -32, 31) + 32;
     const SixBits at = six_bits(i);

@@ -22,8 +22,8 @@ struct BlockQ4_0 {
 };
 static_assert(sizeof(BlockQ4_0) == 18);
 
-/// 8 groups of 32: value = scale * group_scale * nibble - minimum * group_minimum. The 6-bit group numbers are packed into
-/// 12 bytes; of each run of 32 bytes the low nibbles are one group, the high nibbles the next.
+/// 8 groups of 32: value = scale * group_scale * nibble - minimum * group_minimum. The 6-bit group numbers are packed
+/// into 12 bytes; of each run of 32 bytes the low nibbles are one group, the high nibbles the next.
 struct BlockQ4_K {
   std::uint16_t scale, minimum;
   std::uint8_t groups[12];

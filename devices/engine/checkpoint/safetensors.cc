@@ -43,8 +43,9 @@ class Entry {
     const std::uint64_t unit = block_shape(out.dtype).bytes;
     const std::uint64_t wanted = elements_ * unit;
     if (range.end - range.begin != wanted)
-      return fields_.error(ErrorCode::corrupt, "data_offsets",
-                           fmt::format("span {} bytes: want {}, as dtype and shape say", range.end - range.begin, wanted));
+      return fields_.error(
+          ErrorCode::corrupt, "data_offsets",
+          fmt::format("span {} bytes: want {}, as dtype and shape say", range.end - range.begin, wanted));
     out.data = data_.subspan(range.begin, wanted);
     return out;
   }
@@ -82,8 +83,9 @@ class Entry {
       return fields_.error(ErrorCode::corrupt, "data_offsets", "want a list of two integers");
     const std::int64_t begin = list->get_array()[0].get_int64(), end = list->get_array()[1].get_int64();
     if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > data_.size())
-      return fields_.error(ErrorCode::corrupt, "data_offsets",
-                           fmt::format("are [{}, {}]: want them rising and within the {} bytes of data", begin, end, data_.size()));
+      return fields_.error(
+          ErrorCode::corrupt, "data_offsets",
+          fmt::format("are [{}, {}]: want them rising and within the {} bytes of data", begin, end, data_.size()));
     return Range{static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)};
   }
 
@@ -100,13 +102,15 @@ Status check_tiling(std::vector<TensorView>& tensors, std::span<const std::byte>
   for (const auto& tensor : tensors) {
     const auto begin = static_cast<std::uint64_t>(tensor.data.data() - data.data());
     if (begin != at)
-      return Error{ErrorCode::corrupt, fmt::format("{}: tensor \"{}\": data_offsets: begin at {}: want {}, {}", label,
-                                                   tensor.name, begin, at, begin < at ? "they overlap the tensor before"
-                                                                                      : "there is a hole before them")};
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}: tensor \"{}\": data_offsets: begin at {}: want {}, {}", label, tensor.name, begin,
+                               at, begin < at ? "they overlap the tensor before" : "there is a hole before them")};
     const std::uint64_t unit = block_shape(tensor.dtype).bytes;
     if (reinterpret_cast<std::uintptr_t>(tensor.data.data()) % unit != 0)
-      return Error{ErrorCode::corrupt, fmt::format("{}: tensor \"{}\": data_offsets: begin at {}, which is not a multiple "
-                                                   "of {} in the file: pad the header", label, tensor.name, begin, unit)};
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}: tensor \"{}\": data_offsets: begin at {}, which is not a multiple "
+                               "of {} in the file: pad the header",
+                               label, tensor.name, begin, unit)};
     at += tensor.data.size();
   }
   if (at != data.size())
@@ -128,7 +132,8 @@ Status check_metadata(const json::value& value, const std::string& label) {
 Result<std::vector<TensorView>> parse_safetensors(std::span<const std::byte> bytes, const std::string& label,
                                                   const SafetensorsLimits& limits) {
   if (bytes.size() < 8)
-    return Error{ErrorCode::corrupt, fmt::format("{}: header length: the file has {} bytes: want at least 8", label, bytes.size())};
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{}: header length: the file has {} bytes: want at least 8", label, bytes.size())};
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   const std::uint64_t most = std::min<std::uint64_t>(limits.header_bytes, bytes.size() - 8);

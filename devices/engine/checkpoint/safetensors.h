@@ -20,8 +20,8 @@ struct SafetensorsLimits {
   std::uint64_t tensors = 1 << 18;
 };
 
-/// Errors: corrupt (lengths, JSON, duplicate names, shapes, offsets, overlaps, holes), unsupported (dtype), each naming
-/// `label`, the tensor and the field. Tensors come in order of offset, under the names of the file.
+/// Errors: corrupt (lengths, JSON, duplicate names, shapes, offsets, overlaps, holes), unsupported (dtype), each
+/// naming `label`, the tensor and the field. Tensors come in order of offset, under the names of the file.
 Result<std::vector<TensorView>> parse_safetensors(std::span<const std::byte> bytes, const std::string& label,
                                                   const SafetensorsLimits& limits = {});
 

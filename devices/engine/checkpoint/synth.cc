@@ -19,7 +19,7 @@ namespace infos {
 namespace {
 
 constexpr std::size_t kPoolElements = 1 << 20;
-constexpr std::size_t kPieceElements = 64;         ///< of plain types and 32-element blocks; larger blocks go one by one
+constexpr std::size_t kPieceElements = 64;  ///< of plain types and 32-element blocks; larger blocks go one by one
 constexpr std::size_t kBufferBytes = 16 << 20;
 
 /// A sum of four uniform draws, scaled to variance 1: bell-shaped, never beyond 3.5, cheap.
@@ -30,8 +30,8 @@ float bell(Rng& rng) {
   return sum * std::sqrt(3.0F);
 }
 
-/// Quantised random numbers of one scale, from which tensors of any length are pieced together. Pieces are short, so that
-/// no two rows of a large vocabulary come out alike: a row of 896 has 14 pieces out of 16,384 each.
+/// Quantised random numbers of one scale, from which tensors of any length are pieced together. Pieces are short, so
+/// that no two rows of a large vocabulary come out alike: a row of 896 has 14 pieces out of 16,384 each.
 class Pool {
  public:
   Pool(DType dtype, float deviation, Rng& rng) {
@@ -66,10 +66,12 @@ struct Planned {
 
 class Synth {
  public:
-  Synth(const SynthOptions& options, ModelConfig config) : options_(options), config_(std::move(config)), rng_(options.seed) {}
+  Synth(const SynthOptions& options, ModelConfig config)
+      : options_(options), config_(std::move(config)), rng_(options.seed) {}
 
   Status run() {
-    GgufHeader header = INFOS_TRY(gguf_header(config_, synth_tokenizer(config_.family, config_.vocab), options_.dtype));
+    GgufHeader header =
+        INFOS_TRY(gguf_header(config_, synth_tokenizer(config_.family, config_.vocab), options_.dtype));
     INFOS_TRY(plan(header));
     auto writer = INFOS_TRY(GgufWriter::create(options_.path, header));
     for (const std::uint64_t size : header.tensor_bytes()) total_ += size;
@@ -96,7 +98,8 @@ class Synth {
   }
 
   Status write(GgufWriter& writer, const Planned& tensor, std::uint64_t size) {
-    if (tensor.spec.role == TensorRole::norm || tensor.spec.role == TensorRole::bias) return write_vector(writer, tensor.spec);
+    if (tensor.spec.role == TensorRole::norm || tensor.spec.role == TensorRole::bias)
+      return write_vector(writer, tensor.spec);
     const Pool& source = pool(tensor.dtype, tensor.spec.dims.back());
     buffer_.resize(kBufferBytes);
     for (std::uint64_t done = 0; done < size;) {
@@ -128,7 +131,8 @@ class Synth {
   const Pool& pool(DType dtype, std::int64_t in) {
     const auto key = std::pair(dtype, in);
     auto found = pools_.find(key);
-    if (found == pools_.end()) found = pools_.emplace(key, Pool(dtype, 1.0F / std::sqrt(static_cast<float>(in)), rng_)).first;
+    if (found == pools_.end())
+      found = pools_.emplace(key, Pool(dtype, 1.0F / std::sqrt(static_cast<float>(in)), rng_)).first;
     return found->second;
   }
 
@@ -150,8 +154,13 @@ DType synth_row_dtype(DType wanted, std::int64_t row_elements) {
 
 Status synth_model(const SynthOptions& options) {
   switch (options.dtype) {
-    case DType::f32: case DType::f16: case DType::bf16: case DType::q8_0: case DType::q4_0: case DType::q4_k: case DType::q6_k:
-      break;
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::q8_0:
+    case DType::q4_0:
+    case DType::q4_k:
+    case DType::q6_k: break;
     default:
       return Error{ErrorCode::unsupported, fmt::format("dtype is {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k",
                                                        to_string(options.dtype))};

@@ -17,7 +17,9 @@ std::string utf8(std::uint32_t code) {
 /// The visible stand-in of a byte in byte-level vocabularies: printable Latin-1 as itself, the others from U+0100 on.
 /// Source: the byte alphabet of GPT-2's tokenizer.
 std::string byte_letter(int byte) {
-  const auto visible = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255); };
+  const auto visible = [](int b) {
+    return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
+  };
   if (visible(byte)) return utf8(static_cast<std::uint32_t>(byte));
   std::uint32_t code = 0x100;
   for (int b = 0; b < byte; ++b) code += visible(b) ? 0 : 1;

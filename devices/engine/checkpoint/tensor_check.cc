@@ -26,14 +26,16 @@ Status check_one(const TensorSpec& spec, Remaining& remaining, const std::string
   if (found == remaining.end()) return tensor_error(ErrorCode::corrupt, label, spec.name, "is missing");
   const TensorView& tensor = *found->second;
   if (tensor.dims != spec.dims)
-    return tensor_error(ErrorCode::corrupt, label, spec.name, fmt::format("shape is {}: want {}", tensor.dims, spec.dims));
+    return tensor_error(ErrorCode::corrupt, label, spec.name,
+                        fmt::format("shape is {}: want {}", tensor.dims, spec.dims));
   const bool is_vector = spec.role == TensorRole::norm || spec.role == TensorRole::bias;
   if (is_vector && !is_plain_float(tensor.dtype))
     return tensor_error(ErrorCode::unsupported, label, spec.name,
                         fmt::format("dtype is {}: want f32, f16 or bf16", to_string(tensor.dtype)));
   if (tensor.dtype == DType::i8 || tensor.dtype == DType::i32 || tensor.dtype == DType::f64)
-    return tensor_error(ErrorCode::unsupported, label, spec.name,
-                        fmt::format("dtype is {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k", to_string(tensor.dtype)));
+    return tensor_error(
+        ErrorCode::unsupported, label, spec.name,
+        fmt::format("dtype is {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k", to_string(tensor.dtype)));
   remaining.erase(found);
   return {};
 }

@@ -13,8 +13,9 @@
 
 namespace infos {
 
-/// Experts may be stacked (blk.N.ffn_gate_exps.weight [experts, out, in]) or one by one (blk.N.ffn_gate.E.weight [out, in]).
-/// Errors: corrupt (missing, wrong shape), unsupported (dtype, a weight outside the family), naming `label` and tensor.
+/// Experts may be stacked (blk.N.ffn_gate_exps.weight [experts, out, in]) or one by one (blk.N.ffn_gate.E.weight
+/// [out, in]). Errors: corrupt (missing, wrong shape), unsupported (dtype, a weight outside the family), naming
+/// `label` and tensor.
 Status check_tensors(const ModelConfig& config, std::span<const TensorView> tensors, const std::string& label);
 
 }  // namespace infos

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which weights a configuration has: the one list that both the check of a file and the writer of a synthetic one walk.
-// Pure; any thread.
+// Which weights a configuration has: the one list that both the check of a file and the writer of a synthetic one
+// walk. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace infos {
 
-/// How the experts of a layer are stored: blk.N.ffn_up_exps.weight [experts, out, in], or blk.N.ffn_up.E.weight [out, in].
+/// How the experts of a layer are stored: blk.N.ffn_up_exps.weight [experts, out, in], or blk.N.ffn_up.E.weight [out,
+/// in].
 enum class ExpertForm { stacked, separate };
 
 enum class TensorRole {
@@ -31,6 +32,7 @@ struct TensorSpec {
 
 /// Calls `visit` for each weight, in file order, until it gives an error, which is returned.
 /// Lazy, because a lying configuration may describe millions. Requires: config.validate() holds.
-Status visit_tensors(const ModelConfig& config, ExpertForm form, const std::function<Status(const TensorSpec&)>& visit);
+Status visit_tensors(const ModelConfig& config, ExpertForm form,
+                     const std::function<Status(const TensorSpec&)>& visit);
 
 }  // namespace infos
