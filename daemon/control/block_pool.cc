@@ -10,7 +10,7 @@ namespace infos {
 
 BlockPool::BlockPool(std::uint32_t blocks, std::uint32_t block_tokens, std::uint64_t seed)
     : block_tokens_(block_tokens), seed_(seed), slots_(blocks), tokens_(std::size_t{blocks} * block_tokens),
-      buckets_(std::bit_ceil(std::max(blocks, 1U)), kNone), free_(blocks) {
+      buckets_(std::bit_ceil(2 * std::max<std::size_t>(blocks, 1)), kNone), free_(blocks) {
   INFOS_CHECK(block_tokens > 0);
   for (std::uint32_t i = 0; i < blocks; ++i) free_[i] = blocks - 1 - i;
 }
@@ -46,7 +46,7 @@ void BlockPool::unlink(std::uint32_t block) {
 
 void BlockPool::unpublish(std::uint32_t block) {
   Slot& s = slots_[block];
-  std::uint32_t* link = &buckets_[bucket(s.parent, tokens_of(block))];
+  std::uint32_t* link = &buckets_[s.bucket];
   while (*link != block) link = &slots_[*link].next;
   *link = s.next;
   s.next = kNone;
@@ -113,6 +113,7 @@ BlockId BlockPool::publish(BlockId block, ChainId chain, std::span<const TokenId
   std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(std::size_t{block.value} * block_tokens_));
   s.chain = ChainId{++last_chain_};
   s.parent = chain;
+  s.bucket = b;
   s.next = buckets_[b];
   buckets_[b] = block.value;
   return block;

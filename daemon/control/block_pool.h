@@ -54,6 +54,7 @@ class BlockPool {
     std::uint32_t newer = kNone;  ///< neighbours in the list of unused published blocks
     std::uint32_t older = kNone;
     std::uint32_t next = kNone;   ///< in its hash bucket
+    std::uint32_t bucket = 0;
   };
   std::uint32_t bucket(ChainId chain, std::span<const TokenId> tokens) const;
   std::uint32_t find(std::uint32_t bucket, ChainId chain, std::span<const TokenId> tokens) const;

@@ -10,6 +10,7 @@
 
 #include "daemon/control/worker_core.h"
 #include "simulator/world/run.h"
+#include "topology/base/check.h"
 #include "topology/base/rng.h"
 
 namespace infos {
@@ -21,7 +22,7 @@ class DeviceModel {
   /// Each returns what is illegal about the effect, empty if nothing.
   std::string open(const OpenSequence& effect);
   std::string close(const CloseSequence& effect);
-  std::string begin(const RunStep& effect, double slowness);
+  std::string begin(RunStep effect, double slowness);
 
   bool is_busy() const { return busy_; }
   Duration duration() const { return duration_; }
@@ -40,7 +41,9 @@ class DeviceModel {
     std::vector<std::uint64_t> chains;  ///< with checks: what the KV of each known token must be
   };
   std::uint64_t& row(const StepSequence& s, std::uint32_t position) {
-    return rows_[std::size_t{s.blocks[position / block_tokens_].value} * block_tokens_ + position % block_tokens_];
+    const std::size_t at = std::size_t{s.blocks[position / block_tokens_].value} * block_tokens_ + position % block_tokens_;
+    INFOS_CHECK(at < rows_.size());
+    return rows_[at];
   }
   std::uint64_t compute(const StepSequence& s, Open& known);
 

@@ -54,10 +54,12 @@ std::string Ledger::told(Time now, const Deliver& effect) {
   if (effect.tokens.empty()) return about(effect.request, "got an empty delivery");
   for (const SampledToken& token : effect.tokens) {
     const TokenId due = draw(entry.chain, entry.seed);
-    const std::string where = "token " + std::to_string(entry.delivered);
-    if (token.token != due) return about(effect.request, where + " is " + std::to_string(token.token) + ", must be " + std::to_string(due));
-    if (is_stop(entry, due)) return about(effect.request, where + " is a stop token and was delivered");
-    if (entry.delivered >= entry.max_new_tokens) return about(effect.request, where + " is beyond what was asked for");
+    const auto wrong = [&](const std::string& what) {
+      return about(effect.request, "token " + std::to_string(entry.delivered) + " is " + std::to_string(token.token) + ": " + what);
+    };
+    if (token.token != due) return wrong("must be " + std::to_string(due));
+    if (is_stop(entry, due)) return wrong("a stop token was delivered");
+    if (entry.delivered >= entry.max_new_tokens) return wrong("more than was asked for");
     if (entry.delivered == 0) first_token.add(now - entry.asked);
     else inter_token.add(now - entry.last_token);
     entry.last_token = now;

@@ -58,6 +58,7 @@ void World::tell_agent(const AgentEvent& event) {
   AgentEffects& effects = agent_effects_[depth_++];
   effects.clear();
   agent_.step(now_, event, effects);
+  agent_told_ = true;
   note(0, event, effects);
   for (AgentEffect& effect : effects) std::visit([&](auto& e) { perform(e); }, effect);
   --depth_;
@@ -79,6 +80,8 @@ void World::tell_worker(std::uint32_t slot, const WorkerEvent& event) {
 void World::arm_ticks() {
   const Time gateway = gateway_.next_deadline();
   if (gateway < gateway_tick_) push(gateway_tick_ = std::max(gateway, now_), Kind::gateway_tick);
+  if (!agent_told_) return;
+  agent_told_ = false;
   const Time agent = agent_.next_deadline();
   if (agent < agent_tick_) push(agent_tick_ = std::max(agent, now_), Kind::agent_tick);
 }

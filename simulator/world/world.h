@@ -103,6 +103,7 @@ class World {
   Parcels<StepReport> from_worker_;
   std::uint64_t in_flight_ = 0;
   bool arrivals_done_ = false;
+  bool agent_told_ = false;
   Time last_arrival_;
   Time gateway_tick_ = kNever, agent_tick_ = kNever;
   std::vector<WorkerEffects> worker_effects_;   ///< reused; one per depth of nesting

@@ -76,7 +76,10 @@ void World::perform(AskStop& effect) {
   Slot* slot = process(effect.worker, effect.generation);
   if (!slot) return;
   if (!slot->serving) end_process(*slot, "asked to stop before it served");
-  else if (!slot->hung) send(*slot, Direction::to_worker, to_worker_.put(ToWorker(std::in_place_type<Drain>)));
+  if (!slot->serving || slot->hung) return;
+  ToWorker drain;
+  drain.emplace<Drain>();
+  send(*slot, Direction::to_worker, to_worker_.put(std::move(drain)));
 }
 
 void World::perform(Kill& effect) {
@@ -92,7 +95,7 @@ void World::perform(std::uint32_t slot, CloseSequence& effect) {
 
 void World::perform(std::uint32_t slot, RunStep& effect) {
   Slot& s = slots_[slot];
-  const std::string wrong = s.device->begin(effect, now_ < s.slow_until ? 10 : 1);
+  const std::string wrong = s.device->begin(std::move(effect), now_ < s.slow_until ? 10 : 1);
   if (!wrong.empty()) return violated("worker " + std::to_string(slot + 1) + " ran " + wrong);
   ++report_.steps;
   push(now_ + s.device->duration(), Kind::step_done, slot, s.generation.value);
