@@ -45,19 +45,13 @@ std::string replace_regex(std::string_view text, const ReplaceRegexStep& step) {
   return out;
 }
 
-bool is_white(char32_t code) {
-  return code == 0x20 || (code >= 0x09 && code <= 0x0D) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-         code == 0x3000;
-}
-
 std::string strip(std::string_view text, const StripStep& step) {
   std::size_t begin = 0;
   std::size_t last_end = 0;  // after the last character that is not white
   bool seen = false;
   for (std::size_t at = 0; at < text.size();) {
     const Decoded decoded = decode_utf8(text, at);
-    if (!decoded.valid || !is_white(decoded.code)) {
+    if (!decoded.valid || !is_white_space(decoded.code)) {
       if (!seen) begin = at;
       seen = true;
       last_end = at + decoded.length;

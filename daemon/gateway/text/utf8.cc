@@ -72,6 +72,12 @@ std::size_t unfinished_suffix(std::string_view text) {
   return 0;
 }
 
+bool is_white_space(char32_t code) {
+  return code == 0x20 || (code >= 0x09 && code <= 0x0D) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
+}
+
 std::vector<ValidRun> valid_runs(std::string_view text) {
   std::vector<ValidRun> runs;
   std::size_t begin = 0;

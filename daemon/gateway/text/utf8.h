@@ -29,6 +29,9 @@ void append_utf8(std::string& out, char32_t code);
 /// How many bytes at the end of `text` are the beginning of a character that more bytes could still finish: 0 to 3.
 std::size_t unfinished_suffix(std::string_view text);
 
+/// Unicode's White_Space property.
+bool is_white_space(char32_t code);
+
 /// A maximal stretch of `text` that is all valid UTF-8, or all bytes that belong to no character.
 struct ValidRun {
   std::string_view text;
