@@ -118,10 +118,11 @@ class Load {
     call.body = std::move(body);
     return http_request_text(options_.endpoint, call, KeepAlive::yes);
   }
-  void chunk(const Sample& sample, Duration gap) {
-    ++chunks_;
-    if (sample.chunks > 1 && !sample.warm_up && result_.gaps_ms.size() < kGapsMax)
-      result_.gaps_ms.push_back(static_cast<double>(gap.ns) * 1e-6);
+  /// `n` chunks of an answer came together, `gap` after the ones before.
+  void chunks(const Sample& sample, std::uint64_t n, Duration gap) {
+    chunks_ += n;
+    if (sample.warm_up || result_.gaps_ms.size() + n > kGapsMax) return;
+    result_.gaps_ms.insert(result_.gaps_ms.end(), n, static_cast<double>(gap.ns) * 1e-6 / static_cast<double>(n));
   }
   void ended(Client& client, Sample sample) {
     result_.samples.push_back(std::move(sample));
@@ -289,7 +290,12 @@ void Client::read() {
 void Client::on_bytes(std::size_t n) {
   got_bytes_ = true;
   now_ = load_.now() - Duration{sample_.start.ns};
+  const std::uint64_t before = sample_.chunks;
   const Result<std::size_t> used = parser_.feed({buffer_.data(), n});
+  // The first chunk of an answer ends no gap.
+  const std::uint64_t gaps = sample_.chunks - before - (before == 0 && sample_.chunks > 0 ? 1 : 0);
+  if (gaps > 0) load_.chunks(sample_, gaps, now_ - sample_.last);
+  if (sample_.chunks > before) sample_.last = now_;
   if (!used.ok()) return finish(used.error().message);
   if (!problem_.empty()) return finish(problem_);
   if (!parser_.done()) return read();
@@ -300,9 +306,7 @@ void Client::on_bytes(std::size_t n) {
 void Client::on_data(std::string_view data) {
   if (event_has_text(data)) {
     ++sample_.chunks;
-    if (sample_.chunks == 1) sample_.ttft = now_;
-    load_.chunk(sample_, now_ - sample_.last);
-    sample_.last = now_;
+    if (sample_.chunks == 1) sample_.ttft = sample_.last = now_;
   }
   // Only the last events are worth reading as JSON.
   if (data.find("\"usage\":{") == std::string_view::npos && data.find("\"usage\": {") == std::string_view::npos &&

@@ -39,7 +39,8 @@ struct LoadProgress {
 
 struct LoadResult {
   std::vector<Sample> samples;
-  std::vector<double> gaps_ms;  ///< between chunks, of counted requests
+  /// Between chunks, of counted requests; those that came in one read share the time since the one before.
+  std::vector<double> gaps_ms;
 };
 
 /// Sends all of `count` requests, made by `make(i)` when their turn comes. `progress` is called about each half second.

@@ -28,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kRestartsMax = 3;
+
 /// The socket to give to infosd: the one asked for, the user's own, or, where another infosd answers there, one more.
 Result<std::string> admin_socket_for_up(const Invocation& given) {
   std::string path = given.has("admin-socket") ? given.text("admin-socket") : user_admin_socket();
@@ -104,26 +106,41 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-/// "loading infos-demo: 45 %".
-std::string progress_of(const std::string& socket) {
+/// What infosd's workers do before a model is routable.
+struct Progress {
+  std::string text = "starting infosd ...";  ///< "infos-demo: starting 45 %"
+  std::string failure;                       ///< not empty: every worker has failed for good
+};
+
+Progress read_progress(const std::string& socket) {
   Endpoint endpoint;
   endpoint.unix_path = socket;
   HttpCall call;
   call.target = "/admin/v1/workers";
   call.silence_timeout = seconds(2);
+  Progress out;
   const auto answer = http_call(endpoint, call);
-  if (!answer.ok() || answer->status != 200) return "starting infosd ...";
+  if (!answer.ok() || answer->status != 200) return out;
   boost::json::error_code failed;
   const boost::json::value value = boost::json::parse(answer->body, failed);
-  std::string out;
-  if (failed) return out;
-  for (const boost::json::value& worker : list_of(value, "workers")) {
+  const boost::json::array workers = failed ? boost::json::array() : list_of(value, "workers");
+  if (workers.empty()) return out;
+  out.text.clear();
+  std::size_t failures = 0;
+  for (const boost::json::value& worker : workers) {
+    const std::string model = safe_for_terminal(word_of(worker, "model"));
+    const std::string phase = word_of(worker, "phase");
     const double done = std::atof(word_of(worker, "loaded_bytes").c_str());
     const double total = std::atof(word_of(worker, "total_bytes").c_str());
-    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", safe_for_terminal(word_of(worker, "model")),
-                       word_of(worker, "phase"));
-    if (total > 0 && done < total) out += fmt::format(" {:.0f} %", 100 * done / total);
+    out.text += fmt::format("{}{}: {}", out.text.empty() ? "" : ", ", model, phase);
+    if (total > 0 && done < total) out.text += fmt::format(" {:.0f} %", 100 * done / total);
+    // One that never served and keeps ending will not serve: people wait here for an answer.
+    if (phase != "failed" && std::atoi(word_of(worker, "restarts").c_str()) < kRestartsMax) continue;
+    ++failures;
+    out.failure += fmt::format("{}model {}: {}", out.failure.empty() ? "" : "; ", model,
+                               safe_for_terminal(word_of(worker, "last_exit")));
   }
+  if (failures < workers.size()) out.failure.clear();
   return out;
 }
 
@@ -182,9 +199,17 @@ class UpSession {
   }
   void look_for_readiness() {
     ready_ = is_ready(url_);
-    if (!ready_) return progress_.show(progress_of(socket_));
+    if (ready_) {
+      progress_.clear();
+      return print_banner(url_, socket_);
+    }
+    const Progress progress = read_progress(socket_);
+    progress_.show(progress.text);
+    if (progress.failure.empty()) return;
     progress_.clear();
-    print_banner(url_, socket_);
+    failure_ = progress.failure;
+    ++asked_to_stop_;
+    child_.signal(SIGTERM);
   }
   /// Until a signal, output, or the next look.
   void wait() {
@@ -201,6 +226,7 @@ class UpSession {
   int finish(const DaemonChild::Ending& ending) {
     while (const auto line = child_.next_line()) take_line(*line);
     progress_.clear();
+    if (!failure_.empty()) return complain(kFailed, failure_);
     if (asked_to_stop_ > 0) return ending.status == 0 || ending.status >= 128 ? kDone : kFailed;
     if (ending.status == kUsage) return kUsage;  // infosd said what was asked wrongly
     if (ending.status == 0) return kDone;
@@ -212,6 +238,7 @@ class UpSession {
   std::string socket_;
   std::string url_;
   bool ready_ = false;
+  std::string failure_;
   int asked_to_stop_ = 0;
   ProgressLine progress_;
 };

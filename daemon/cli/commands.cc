@@ -63,8 +63,8 @@ examples:
       {"bench",
        "measure a server under load",
        "",
-       R"(Closed loop: --concurrency N requests are always in flight. Open loop: --rate R requests a second arrive (Poisson),
-or as a --trace says, whether earlier ones are answered or not.
+       R"(Closed loop: --concurrency N requests are always in flight. Open loop: --rate R requests a second
+arrive (Poisson), or as a --trace says, whether earlier ones are answered or not.
 Trace files: CSV or JSON lines with an arrival time, prompt tokens and output tokens (the Azure, Mooncake and
 LLMServingSim forms are known).
 examples:

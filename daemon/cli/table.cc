@@ -37,8 +37,14 @@ std::string print_table(const std::vector<std::string>& head, const std::vector<
 
 std::string safe_for_terminal(std::string_view text) {
   std::string out(text);
-  for (char& c : out)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F) c = '?';
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto c = static_cast<unsigned char>(out[i]);
+    const bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F;
+    // U+0080 to U+009F are control characters too.
+    const bool upper = c == 0xC2 && i + 1 < out.size() && static_cast<unsigned char>(out[i + 1]) < 0xA0;
+    if (control || upper) out[i] = '?';
+    if (upper) out[i + 1] = '?';
+  }
   return out;
 }
 

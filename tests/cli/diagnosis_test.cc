@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/cli/table.h"
+
 namespace infos::cli {
 namespace {
 
@@ -79,6 +81,12 @@ TEST(Machine, ThisOne_CanBeRead) {
   EXPECT_GT(facts.memory_total.value, 0U);
   EXPECT_GT(facts.open_files, 0U);
   EXPECT_FALSE(facts.kernel.empty());
+}
+
+TEST(Table, ColumnsLineUp_AndControlCharactersAreHarmless) {
+  EXPECT_EQ(print_table({"A", "LONG"}, {{"x", "y"}, {"\xC3\xA4\xC3\xA4\xC3\xA4", "z"}}),
+            "A    LONG\nx    y\n\xC3\xA4\xC3\xA4\xC3\xA4  z\n");
+  EXPECT_EQ(safe_for_terminal("a\x1b[2Jb\n\tc\x7f\xC2\x9b\xC3\xA4"), "a?[2Jb\n\tc???\xC3\xA4");
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ TEST(StreamEvent, ReadsTextReasonUsageAndErrors) {
   EXPECT_EQ(read_stream_event(R"({"choices":[{"delta":{"content":"hi"},"finish_reason":null}]})")->text, "hi");
   EXPECT_EQ(read_stream_event(R"({"choices":[{"text":"hi","finish_reason":"stop"}]})")->finish_reason, "stop");
   const auto usage = read_stream_event(
-      R"({"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}})");
+      R"({"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}})");
   EXPECT_EQ(usage->completion_tokens, 4U);
   EXPECT_EQ(usage->cached_tokens, 2U);
   EXPECT_EQ(read_stream_event(R"({"error":{"message":"gone"}})")->error, "gone");

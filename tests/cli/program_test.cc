@@ -157,7 +157,7 @@ TEST(Program, Completion_KnowsEveryCommandAndIsAScript) {
         EXPECT_NE(ran.output.find(word), std::string::npos) << shell << word;
     }
   }
-  // The bash script, driven as bash would: after "infos get -" come get's options, after "infos model " its second words.
+  // The bash script, driven as bash would: after "infos get -" come get's options, after "infos model " second words.
   const TempDir dir;
   std::ofstream(dir / "script")
       << run_infos({"completion", "bash"}).output
