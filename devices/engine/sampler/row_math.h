@@ -27,11 +27,14 @@ std::optional<std::size_t> first_not_finite(std::span<const float> row);
 /// Returns the sum. Requires: largest >= every value, factor > 0.
 double exponentials(std::span<const float> row, float largest, float factor, std::span<float> out);
 
+/// The sum in double, in a fixed order.
+double sum_of(std::span<const float> values);
+
 /// A prefix of the order "larger value first, lower index first on ties".
 struct Cut {
   float value = 0;        ///< the last value kept
   std::size_t index = 0;  ///< the last index kept of that value
-  bool keeps(float v, std::size_t i) const { return v > value || (v == value && i <= index); }
+  bool keeps(float v, std::size_t i) const { return (v > value) | ((v == value) & (i <= index)); }
 };
 
 /// The shortest prefix whose weights sum to `goal` or more; everything when they never do. An empty

@@ -80,51 +80,51 @@ void keep_only(Left& left, SamplerScratch& s, const Keeps& keeps) {
   }
   std::size_t to = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    if (!keeps(i)) continue;
+    const bool kept =
+        keeps(i);  // before anything is moved; no branch, since nobody could predict it
     s.ids[to] = left.all ? static_cast<std::uint32_t>(i) : s.ids[i];
     s.kept[to] = left.values[i];
-    if (!left.weights.empty()) s.weights[to] = left.weights[i];
-    ++to;
+    s.weights[to] = left.weights[i];
+    to += kept ? 1 : 0;
   }
   left.values = {s.kept.data(), to};
-  if (!left.weights.empty()) left.weights = {s.weights.data(), to};
+  left.weights = {s.weights.data(), to};
   left.all = false;
 }
 
 /// The first position at which the running sum of weights passes u times their sum.
-std::size_t inverse_cumulative(std::span<const float> weights, double u) {
+std::size_t inverse_cumulative(std::span<const float> weights, double u,
+                               std::vector<double>& sums) {
   constexpr std::size_t kBlock = 1024;
-  const auto sum = [&](std::size_t from, std::size_t to) {
-    double total = 0;
-    for (std::size_t i = from; i < to; ++i) total += static_cast<double>(weights[i]);
-    return total;
+  const auto block = [&](std::size_t b) {
+    return weights.subspan(b * kBlock, std::min(kBlock, weights.size() - b * kBlock));
   };
+  sums.clear();
   double total = 0;
-  for (std::size_t i = 0; i < weights.size(); i += kBlock)
-    total += sum(i, std::min(i + kBlock, weights.size()));
+  for (std::size_t b = 0; b * kBlock < weights.size(); ++b) {
+    sums.push_back(sum_of(block(b)));
+    total += sums.back();
+  }
   const double goal = u * total;
   double before = 0;
-  std::size_t last = 0;  // the last with any weight: where rounding at the very end leads
-  for (std::size_t i = 0; i < weights.size(); i += kBlock) {
-    const std::size_t end = std::min(i + kBlock, weights.size());
-    const double here = sum(i, end);
-    if (here <= 0) continue;
-    double running = before;
-    if (before + here > goal || end == weights.size()) {
-      for (std::size_t j = i; j < end; ++j) {
-        running += static_cast<double>(weights[j]);
-        if (weights[j] > 0) last = j;
-        if (running > goal && weights[j] > 0) return j;
-      }
-    } else {
-      for (std::size_t j = end; j-- > i;)
-        if (weights[j] > 0) {
-          last = j;
-          break;
-        }
+  std::size_t last = 0;  // a position with weight: where rounding at the very end leads
+  for (std::size_t b = 0; b < sums.size(); before += sums[b++]) {
+    if (sums[b] <= 0) continue;
+    const bool ends_here = before + sums[b] > goal;
+    if (!ends_here && b + 1 < sums.size()) {
+      last = b * kBlock;
+      continue;
     }
-    before += here;
+    double running = before;
+    for (std::size_t i = 0; i < block(b).size(); ++i) {
+      if (block(b)[i] <= 0) continue;
+      running += static_cast<double>(block(b)[i]);
+      last = b * kBlock + i;
+      if (running > goal) return last;
+    }
+    if (ends_here) return last;
   }
+  while (weights[last] <= 0 && last + 1 < weights.size()) ++last;
   return last;
 }
 
@@ -155,7 +155,8 @@ std::uint32_t SequenceSampler::draw(std::span<const float> logits, std::uint32_t
     keep_only(left, s, [&](std::size_t i) {
       return left.weights[i] >= params_.min_p || left.values[i] == largest;
     });
-  const std::size_t at = inverse_cumulative(left.weights, counter_uniform(params_.seed, index, 0));
+  const std::size_t at =
+      inverse_cumulative(left.weights, counter_uniform(params_.seed, index, 0), s.sums);
   return left.all ? static_cast<std::uint32_t>(at) : s.ids[at];
 }
 

@@ -18,6 +18,7 @@ namespace infos {
 struct SamplerScratch {
   std::vector<float> adjusted, maxima, kept, weights;
   std::vector<std::uint32_t> ids;
+  std::vector<double> sums;
 };
 
 /// The sampler of one sequence: its parameters and how often each token came before.
