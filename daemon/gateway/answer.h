@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTTP answer of one or more choices, from the core's deliveries to bytes: text, stop strings, logprobs, usage, in
-// stream events or one body. Knows no socket and no core. One owner, any thread.
+// One HTTP answer of one or more choices, from the core's deliveries to bytes: text, stop strings,
+// logprobs, usage, in stream events or one body. Knows no socket and no core. One owner, any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,12 @@ struct ChoiceStart {
 
 class Answer {
  public:
-  Answer(AnswerHead head, AnswerMode mode, std::shared_ptr<const Tokenizer> tokenizer, std::uint32_t choices_per_prompt,
-         const std::vector<ChoiceStart>& starts, const std::vector<std::string>& stops);
+  Answer(AnswerHead head, AnswerMode mode, std::shared_ptr<const Tokenizer> tokenizer,
+         std::uint32_t choices_per_prompt, const std::vector<ChoiceStart>& starts,
+         const std::vector<std::string>& stops);
 
-  /// Returns: true when this delivery completed a stop string (once per choice): the core must hear StopHit.
+  /// Returns: true when this delivery completed a stop string (once per choice): the core must hear
+  /// StopHit.
   bool deliver(std::uint32_t choice, std::span<const SampledToken> tokens);
   /// The choice is complete, by `finish` (not of reason cancelled or error). Repeats are ignored.
   void finish(std::uint32_t choice, const Finish& finish);

@@ -10,12 +10,12 @@
 namespace infos {
 
 struct ApiError {
-  int status = 400;                            ///< of HTTP
+  int status = 400;  ///< of HTTP
   std::string type = "invalid_request_error";
-  std::string code;                            ///< empty: null
-  std::string param;                           ///< empty: null
+  std::string code;   ///< empty: null
+  std::string param;  ///< empty: null
   std::string message;
-  Duration retry_after;                        ///< 0: none
+  Duration retry_after;  ///< 0: none
 };
 
 template <typename T>

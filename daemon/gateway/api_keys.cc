@@ -64,15 +64,20 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text, std::string_view name) {
     ++number;
     const auto words = words_of(line);
     if (words.empty() || words[0].front() == '#') continue;
-    if (words.size() > 2) return fail("a line is `key` or `key tenant`; this one has " + std::to_string(words.size()) + " words");
-    if (words[0].size() < kKeyBytesMin) return fail("a key has at least 8 characters; this one has " + std::to_string(words[0].size()));
+    if (words.size() > 2)
+      return fail("a line is `key` or `key tenant`; this one has " + std::to_string(words.size()) +
+                  " words");
+    if (words[0].size() < kKeyBytesMin)
+      return fail("a key has at least 8 characters; this one has " +
+                  std::to_string(words[0].size()));
     const Digest d = digest(words[0]);
     for (const Entry& entry : keys.entries_) {
       if (entry.digest == d) return fail("this key stands on an earlier line too");
     }
     keys.entries_.push_back({d, words.size() > 1 ? std::string(words[1]) : "default"});
   }
-  if (keys.entries_.empty()) return fail("no key in it; at least one is needed (or leave the file out)");
+  if (keys.entries_.empty())
+    return fail("no key in it; at least one is needed (or leave the file out)");
   return keys;
 }
 

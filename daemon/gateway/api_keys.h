@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API keys of a file and whose they are. Keeps only SHA-256 digests, compares all of them in constant time.
-// Immutable after load; any thread.
+// The API keys of a file and whose they are. Keeps only SHA-256 digests, compares all of them in
+// constant time. Immutable after load; any thread.
 #pragma once
 
 #include <array>
@@ -18,8 +18,9 @@ class ApiKeys {
  public:
   /// No keys: everyone may ask.
   ApiKeys() = default;
-  /// Reads lines `key [tenant]`; '#' begins a comment at the start of a line; blank lines are skipped.
-  /// Errors: io; invalid_argument with the line number (never the key): too short, too many words, repeated, none at all.
+  /// Reads lines `key [tenant]`; '#' begins a comment at the start of a line; blank lines are
+  /// skipped. Errors: io; invalid_argument with the line number (never the key): too short, too
+  /// many words, repeated, none at all.
   static Result<ApiKeys> load(const std::string& path);
   static Result<ApiKeys> parse(std::string_view text, std::string_view name);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of one API call: parsed and tokenized (aside when long), given to the core, answered or given up.
+// The life of one API call: parsed and tokenized (aside when long), given to the core, answered or
+// given up.
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 
@@ -24,8 +25,8 @@ ApiError no_such_model(const std::string& name) {
   return e;
 }
 
-ApiResult<ReadyCall> prepare_call(Api api, const std::string& body, const RequestLimits& limits, const ModelMap& models,
-                                  std::uint64_t default_seed) {
+ApiResult<ReadyCall> prepare_call(Api api, const std::string& body, const RequestLimits& limits,
+                                  const ModelMap& models, std::uint64_t default_seed) {
   auto parsed = parse_generate(api, body, limits);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   ReadyCall ready;
@@ -33,14 +34,16 @@ ApiResult<ReadyCall> prepare_call(Api api, const std::string& body, const Reques
   const auto it = models.find(ready.request.model);
   if (it == models.end()) return no_such_model(ready.request.model);
   ready.model = it->second;
-  auto prepared = prepare(ready.request, *ready.model, ready.model->config.max_context, default_seed);
+  auto prepared =
+      prepare(ready.request, *ready.model, ready.model->config.max_context, default_seed);
   if (auto* error = std::get_if<ApiError>(&prepared)) return std::move(*error);
   ready.prepared = std::get<0>(std::move(prepared));
   return ready;
 }
 
 template <typename Request>
-ApiResult<std::shared_ptr<const ServedModel>> model_of(const Request& request, const ModelMap& models) {
+ApiResult<std::shared_ptr<const ServedModel>> model_of(const Request& request,
+                                                       const ModelMap& models) {
   // With one model on offer there is no doubt which one is meant.
   if (request.model.empty() && models.size() == 1) return models.begin()->second;
   const auto it = models.find(request.model);
@@ -48,7 +51,8 @@ ApiResult<std::shared_ptr<const ServedModel>> model_of(const Request& request, c
   return it->second;
 }
 
-ApiResult<std::string> tokenized(const std::string& body, const RequestLimits& limits, const ModelMap& models) {
+ApiResult<std::string> tokenized(const std::string& body, const RequestLimits& limits,
+                                 const ModelMap& models) {
   auto parsed = parse_tokenize(body, limits);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   const TokenizeRequest& request = std::get<0>(parsed);
@@ -61,7 +65,8 @@ ApiResult<std::string> tokenized(const std::string& body, const RequestLimits& l
                        request.return_token_strs ? served.tokenizer.get() : nullptr);
 }
 
-ApiResult<std::string> detokenized(const std::string& body, const RequestLimits& limits, const ModelMap& models) {
+ApiResult<std::string> detokenized(const std::string& body, const RequestLimits& limits,
+                                   const ModelMap& models) {
   auto parsed = parse_detokenize(body, limits);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   const DetokenizeRequest& request = std::get<0>(parsed);
@@ -72,8 +77,10 @@ ApiResult<std::string> detokenized(const std::string& body, const RequestLimits&
   std::string text;
   for (const TokenId token : request.tokens) {
     if (static_cast<std::size_t>(token) >= tokenizer.vocabulary()) {
-      ApiError e = api_error(400, "invalid_value", "Token id " + std::to_string(token) + " is not one of the model's, 0 to " +
-                                                       std::to_string(tokenizer.vocabulary() - 1) + ".");
+      ApiError e =
+          api_error(400, "invalid_value",
+                    "Token id " + std::to_string(token) + " is not one of the model's, 0 to " +
+                        std::to_string(tokenizer.vocabulary() - 1) + ".");
       e.param = "tokens";
       return e;
     }
@@ -109,26 +116,30 @@ HttpAnswer to_answer(const ApiError& error) {
   answer.body = error_body(error);
   answer.retry_after = error.retry_after;
   // Whoever is told "not now" is told when.
-  if ((error.status == 429 || error.status == 503) && answer.retry_after.ns == 0) answer.retry_after = seconds(1);
+  if ((error.status == 429 || error.status == 503) && answer.retry_after.ns == 0)
+    answer.retry_after = seconds(1);
   return answer;
 }
 
 template <typename Work, typename Then>
-void Gateway::State::run(std::size_t bytes, const std::shared_ptr<HttpSession>& session, Work work, Then then) {
+void Gateway::State::run(std::size_t bytes, const std::shared_ptr<HttpSession>& session, Work work,
+                         Then then) {
   if (bytes <= options.tokenize_aside_bytes) return then(work());
   if (helper_jobs >= kHelperJobsMax) {
-    return session->reply(to_answer(api_error(503, "overloaded", "Too many long prompts are waiting; try again.")));
+    return session->reply(
+        to_answer(api_error(503, "overloaded", "Too many long prompts are waiting; try again.")));
   }
   ++helper_jobs;
   auto guard = boost::asio::make_work_guard(io);
   boost::asio::post(helper, [this, watch = alive, guard = std::move(guard), work = std::move(work),
                              then = std::move(then)]() mutable {
     auto result = work();
-    boost::asio::post(io, [this, watch, result = std::move(result), then = std::move(then)]() mutable {
-      if (!*watch) return;
-      --helper_jobs;
-      then(std::move(result));
-    });
+    boost::asio::post(io,
+                      [this, watch, result = std::move(result), then = std::move(then)]() mutable {
+                        if (!*watch) return;
+                        --helper_jobs;
+                        then(std::move(result));
+                      });
   });
 }
 
@@ -149,7 +160,8 @@ std::string Gateway::State::name_request(HttpSession& session, const HttpHead& h
   return id;
 }
 
-void Gateway::State::generate(const std::shared_ptr<HttpSession>& session, HttpMessage message, Api api) {
+void Gateway::State::generate(const std::shared_ptr<HttpSession>& session, HttpMessage message,
+                              Api api) {
   auto call = std::make_shared<Call>();
   call->session = session;
   call->arrived = monotonic_now();
@@ -159,22 +171,25 @@ void Gateway::State::generate(const std::shared_ptr<HttpSession>& session, HttpM
   const std::size_t bytes = message.body.size();
   run(
       bytes, session,
-      [api, body = std::move(message.body), limits = options.request, models_now = models, seed = rng.next()] {
-        return prepare_call(api, body, limits, *models_now, seed);
-      },
+      [api, body = std::move(message.body), limits = options.request, models_now = models,
+       seed = rng.next()] { return prepare_call(api, body, limits, *models_now, seed); },
       [this, call, head = std::move(message.head)](ApiResult<ReadyCall> result) {
         if (!call->session->open()) return;
-        if (auto* error = std::get_if<ApiError>(&result)) return fail_call(*call, *error, Outcome::rejected);
+        if (auto* error = std::get_if<ApiError>(&result))
+          return fail_call(*call, *error, Outcome::rejected);
         start_call(call, head, std::get<0>(std::move(result)));
       });
 }
 
-void Gateway::State::start_call(const std::shared_ptr<Call>& call, const HttpHead& head, ReadyCall ready) {
+void Gateway::State::start_call(const std::shared_ptr<Call>& call, const HttpHead& head,
+                                ReadyCall ready) {
   const GenerateRequest& request = ready.request;
   call->model = request.model;
   call->metrics = &metrics.model(request.model);
   call->tenant = tenant_of(head);
-  if (draining) return fail_call(*call, api_error(503, "shutting_down", "The server is shutting down."), Outcome::rejected);
+  if (draining)
+    return fail_call(*call, api_error(503, "shutting_down", "The server is shutting down."),
+                     Outcome::rejected);
   AnswerHead answer;
   answer.api = request.api;
   answer.id = new_id(request.api == Api::chat ? "chatcmpl-" : "cmpl-");
@@ -187,7 +202,8 @@ void Gateway::State::start_call(const std::shared_ptr<Call>& call, const HttpHea
   for (const PreparedPrompt& prompt : ready.prepared.prompts) {
     starts.insert(starts.end(), request.n, ChoiceStart{prompt.text, prompt.answer_start});
   }
-  call->answer = std::make_unique<Answer>(std::move(answer), request.stream ? AnswerMode::stream : AnswerMode::whole,
+  call->answer = std::make_unique<Answer>(std::move(answer),
+                                          request.stream ? AnswerMode::stream : AnswerMode::whole,
                                           ready.model->tokenizer, request.n, starts, request.stop);
   call->last_token.resize(starts.size());
   call->session->on_gone([this, watch = std::weak_ptr<Call>(call)] {
@@ -196,14 +212,16 @@ void Gateway::State::start_call(const std::shared_ptr<Call>& call, const HttpHea
   arrive(call, call->tenant, ready);
 }
 
-void Gateway::State::arrive(const std::shared_ptr<Call>& call, const std::string& tenant, ReadyCall& ready) {
+void Gateway::State::arrive(const std::shared_ptr<Call>& call, const std::string& tenant,
+                            ReadyCall& ready) {
   const PreparedRequest& prepared = ready.prepared;
   const auto choices = static_cast<std::uint32_t>(call->last_token.size());
   for (std::uint32_t c = 0; c < choices; ++c) call->sequences.push_back(RequestId{next_request++});
   for (std::uint32_t c = 0; c < choices; ++c) places[call->sequences[c].value] = {call, c};
   for (std::uint32_t c = 0; c < choices && !call->over; ++c) {
     const PreparedPrompt& prompt = prepared.prompts[c / ready.request.n];
-    const auto room = static_cast<std::uint32_t>(ready.model->config.max_context - prompt.tokens.size());
+    const auto room =
+        static_cast<std::uint32_t>(ready.model->config.max_context - prompt.tokens.size());
     Arrive event;
     event.request = call->sequences[c];
     event.model = ready.request.model;
@@ -272,8 +290,13 @@ void Gateway::State::log_call(const Call& call, const char* outcome) const {
   const Duration took = monotonic_now() - call.arrived;
   const Usage usage = call.answer ? call.answer->usage() : Usage{};
   log_info("gateway", "request",
-           {{"outcome", outcome}, {"model", call.model}, {"tenant", call.tenant}, {"seconds", took.seconds()},
-            {"prompt_tokens", usage.prompt_tokens}, {"tokens", usage.completion_tokens}, {"request_id", call.request_id},
+           {{"outcome", outcome},
+            {"model", call.model},
+            {"tenant", call.tenant},
+            {"seconds", took.seconds()},
+            {"prompt_tokens", usage.prompt_tokens},
+            {"tokens", usage.completion_tokens},
+            {"request_id", call.request_id},
             {"traceparent", call.traceparent}});
 }
 

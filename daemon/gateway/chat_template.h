@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chat templates: a sandboxed subset of Jinja, with bounds on steps, depth and output. Immutable after parse; any thread.
+// Chat templates: a sandboxed subset of Jinja, with bounds on steps, depth and output. Immutable
+// after parse; any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +28,19 @@ struct ChatTemplateLimits {
 class ChatTemplate {
  public:
   /// Errors: invalid_argument with line and column; unsupported, naming the construct.
-  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view text, const ChatTemplateLimits& limits = {});
+  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view text,
+                                                     const ChatTemplateLimits& limits = {});
   virtual ~ChatTemplate() = default;
 
   struct Input {
     std::vector<ChatMessage> messages;
     bool add_generation_prompt = true;
     std::string bos_token, eos_token;
-    std::string extra_json;  ///< further top-level variables as a JSON object (`chat_template_kwargs`, `tools`); may be empty
+    std::string extra_json;  ///< further top-level variables as a JSON object
+                             ///< (`chat_template_kwargs`, `tools`); may be empty
   };
-  /// Errors: invalid_argument when the template raises or reads what is not there, resource_exhausted at a limit.
+  /// Errors: invalid_argument when the template raises or reads what is not there,
+  /// resource_exhausted at a limit.
   virtual Result<std::string> render(const Input& input) const = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace infos {
 
-ChoiceText::ChoiceText(const Tokenizer& tokenizer, Tokenizer::Place start, const std::vector<std::string>& stops,
-                       KeepLogprobs logprobs)
+ChoiceText::ChoiceText(const Tokenizer& tokenizer, Tokenizer::Place start,
+                       const std::vector<std::string>& stops, KeepLogprobs logprobs)
     : detokenizer_(tokenizer, start), matcher_(stops), logprobs_(logprobs) {}
 
 void ChoiceText::take(const std::string& text) {
@@ -35,7 +35,8 @@ void ChoiceText::finish() {
   release_entries(UINT64_MAX);
 }
 
-// An entry goes out with the first byte of its text; a token that only began a character, with that character.
+// An entry goes out with the first byte of its text; a token that only began a character, with that
+// character.
 void ChoiceText::release_entries(std::uint64_t below) {
   while (!waiting_.empty() && waiting_.front().text_bytes < below) {
     ready_entries.push_back(std::move(waiting_.front()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of one choice of an answer: tokens in, text out that is whole UTF-8 and free of stop strings, with the logprobs
-// of the tokens whose text has come out. Decides nothing about how it is rendered. Any thread, one owner.
+// The text of one choice of an answer: tokens in, text out that is whole UTF-8 and free of stop
+// strings, with the logprobs of the tokens whose text has come out. Decides nothing about how it is
+// rendered. Any thread, one owner.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,13 @@ enum class KeepLogprobs { no, yes };
 
 class ChoiceText {
  public:
-  /// `tokenizer` must outlive this. `start`: whether the text goes on after the prompt's, or is one of its own.
-  ChoiceText(const Tokenizer& tokenizer, Tokenizer::Place start, const std::vector<std::string>& stops,
-             KeepLogprobs logprobs);
+  /// `tokenizer` must outlive this. `start`: whether the text goes on after the prompt's, or is one
+  /// of its own.
+  ChoiceText(const Tokenizer& tokenizer, Tokenizer::Place start,
+             const std::vector<std::string>& stops, KeepLogprobs logprobs);
 
-  /// Takes tokens in order; text and entries that are certain now are appended to `ready_text` and `ready_entries`.
-  /// Returns: true when a stop string is complete; what follows is ignored.
+  /// Takes tokens in order; text and entries that are certain now are appended to `ready_text` and
+  /// `ready_entries`. Returns: true when a stop string is complete; what follows is ignored.
   bool push(std::span<const SampledToken> tokens);
   /// The answer ended by itself: everything held back comes out.
   void finish();
@@ -50,8 +52,8 @@ class ChoiceText {
   Detokenizer detokenizer_;
   StopMatcher matcher_;
   KeepLogprobs logprobs_;
-  std::deque<TokenEntry> waiting_;   ///< entries whose text is held back
-  std::uint64_t text_bytes_ = 0;     ///< of text that came from the detokenizer
+  std::deque<TokenEntry> waiting_;  ///< entries whose text is held back
+  std::uint64_t text_bytes_ = 0;    ///< of text that came from the detokenizer
   std::uint64_t text_chars_ = 0;
   std::uint32_t tokens_ = 0;
 };

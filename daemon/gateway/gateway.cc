@@ -45,7 +45,7 @@ void Gateway::State::stop() {
   *alive = false;
 }
 
-// ---- the core ------------------------------------------------------------------------------------------------------
+// ---- the core -----------------------------------------------------------------------------------
 
 // Events that come of effects (a stop string, a client that is found gone) wait for their turn.
 void Gateway::State::step(GatewayEvent event) {
@@ -129,9 +129,12 @@ void Gateway::State::on_finish(const Finish& finish) {
   const std::uint32_t choice = it->second.choice;
   places.erase(it);
   if (finish.reason == FinishReason::error || finish.reason == FinishReason::cancelled) {
-    const std::string why = finish.message.empty() ? "the request was cancelled by the server" : finish.message;
-    return fail_call(*call, api_error(500, "generation_failed", "The answer could not be completed: " + why + "."),
-                     Outcome::error);
+    const std::string why =
+        finish.message.empty() ? "the request was cancelled by the server" : finish.message;
+    return fail_call(
+        *call,
+        api_error(500, "generation_failed", "The answer could not be completed: " + why + "."),
+        Outcome::error);
   }
   call->answer->finish(choice, finish);
   if (call->answer->complete()) complete_call(*call);
@@ -159,12 +162,14 @@ void Gateway::State::check_drained() {
   boost::asio::post(io, std::exchange(drained, nullptr));
 }
 
-// ---- the public side -----------------------------------------------------------------------------------------------
+// ---- the public side ----------------------------------------------------------------------------
 
-Result<std::unique_ptr<Gateway>> Gateway::create(boost::asio::io_context& io, GatewayOptions options) {
+Result<std::unique_ptr<Gateway>> Gateway::create(boost::asio::io_context& io,
+                                                 GatewayOptions options) {
   ApiKeys keys;
   if (!options.api_keys_file.empty()) keys = INFOS_TRY(ApiKeys::load(options.api_keys_file));
-  return std::unique_ptr<Gateway>(new Gateway(std::make_unique<State>(io, std::move(options), std::move(keys))));
+  return std::unique_ptr<Gateway>(
+      new Gateway(std::make_unique<State>(io, std::move(options), std::move(keys))));
 }
 
 Gateway::Gateway(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -194,11 +199,14 @@ void Gateway::stop() { state_->stop(); }
 
 Status Gateway::add_model(ServedModel model) {
   if (model.name.empty() || model.name.size() > 256) {
-    return Error{ErrorCode::invalid_argument, "a model's name has 1 to 256 bytes, not " + std::to_string(model.name.size())};
+    return Error{ErrorCode::invalid_argument,
+                 "a model's name has 1 to 256 bytes, not " + std::to_string(model.name.size())};
   }
-  if (!model.tokenizer) return Error{ErrorCode::invalid_argument, "model " + model.name + ": no tokenizer"};
+  if (!model.tokenizer)
+    return Error{ErrorCode::invalid_argument, "model " + model.name + ": no tokenizer"};
   if (model.config.max_context == 0) {
-    return Error{ErrorCode::invalid_argument, "model " + model.name + ": max_context is 0, at least 1 token is needed"};
+    return Error{ErrorCode::invalid_argument,
+                 "model " + model.name + ": max_context is 0, at least 1 token is needed"};
   }
   if (model.created == 0) model.created = std::time(nullptr);
   auto next = std::make_shared<ModelMap>(*state_->models);
@@ -230,11 +238,14 @@ void Gateway::worker_down(WorkerId worker, Generation generation) {
 
 void Gateway::worker_said(WorkerId worker, Generation generation, StepReport report) {
   const auto it = state_->workers.find(worker);
-  if (it != state_->workers.end() && it->second.generation == generation) it->second.ready.load = report.load;
+  if (it != state_->workers.end() && it->second.generation == generation)
+    it->second.ready.load = report.load;
   state_->step(WorkerSaid{worker, generation, std::move(report)});
 }
 
-void Gateway::on_send_worker(std::function<void(const SendWorker&)> send) { state_->send_worker = std::move(send); }
+void Gateway::on_send_worker(std::function<void(const SendWorker&)> send) {
+  state_->send_worker = std::move(send);
+}
 void Gateway::set_ready(Ready ready) { state_->ready = ready; }
 bool Gateway::routable(const std::string& model) const { return state_->core.routable(model); }
 std::size_t Gateway::live_requests() const { return state_->core.live_requests(); }
@@ -244,7 +255,9 @@ void Gateway::on_step(std::function<void(Time, const GatewayEvent&, const Gatewa
 }
 
 prometheus::Registry& Gateway::registry() { return *state_->metrics.registry(); }
-std::shared_ptr<prometheus::Registry> Gateway::shared_registry() { return state_->metrics.registry(); }
+std::shared_ptr<prometheus::Registry> Gateway::shared_registry() {
+  return state_->metrics.registry();
+}
 
 std::vector<Gateway::WorkerView> Gateway::workers() const {
   std::vector<WorkerView> out;
@@ -252,7 +265,8 @@ std::vector<Gateway::WorkerView> Gateway::workers() const {
   return out;
 }
 
-void Gateway::handle(const std::string& method, const std::string& path, Exposure exposure, HttpHandler handler) {
+void Gateway::handle(const std::string& method, const std::string& path, Exposure exposure,
+                     HttpHandler handler) {
   INFOS_CHECK(!path.empty());
   const bool prefix = path.back() == '*';
   auto& table = prefix ? state_->prefixes : state_->routes;

@@ -12,12 +12,12 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-const prometheus::Histogram::BucketBoundaries kTtftSeconds = {.001, .0025, .005, .01, .025, .05, .1, .25,
-                                                              .5,   1,     2.5,  5,   10,   30,  60};
-const prometheus::Histogram::BucketBoundaries kInterTokenSeconds = {.0001, .00025, .0005, .001, .0025, .005, .01,
-                                                                    .025,  .05,    .1,    .25,  .5,    1,    2.5};
-const prometheus::Histogram::BucketBoundaries kRequestSeconds = {.005, .01, .025, .05, .1, .25, .5, 1,
-                                                                 2.5,  5,   10,   30,  60, 120, 300, 600};
+const prometheus::Histogram::BucketBoundaries kTtftSeconds = {
+    .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
+const prometheus::Histogram::BucketBoundaries kInterTokenSeconds = {
+    .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5};
+const prometheus::Histogram::BucketBoundaries kRequestSeconds = {
+    .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600};
 
 // One family of the workers' figures, made when somebody asks.
 class Family {
@@ -68,8 +68,8 @@ void add_workers(std::span<const Gateway::WorkerView> workers, std::vector<Metri
        [](const WorkerLoad& l) { return double(l.kv_blocks_cached); }},
       {"infos_worker_preemptions_total", "Sequences put back to be recomputed", MetricType::Counter,
        [](const WorkerLoad& l) { return double(l.preemptions); }},
-      {"infos_worker_generated_tokens_total", "Tokens this worker process has generated", MetricType::Counter,
-       [](const WorkerLoad& l) { return double(l.generated_tokens); }},
+      {"infos_worker_generated_tokens_total", "Tokens this worker process has generated",
+       MetricType::Counter, [](const WorkerLoad& l) { return double(l.generated_tokens); }},
       {"infos_worker_prefill_tokens_per_second", "Prefill rate measured lately", MetricType::Gauge,
        [](const WorkerLoad& l) { return l.prefill_tokens_per_second; }},
       {"infos_worker_decode_step_seconds", "Decode step time measured lately", MetricType::Gauge,
@@ -91,8 +91,10 @@ GatewayMetrics::GatewayMetrics() : registry_(std::make_shared<prometheus::Regist
   const auto histogram = [&](const char* name, const char* help) {
     return &prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_);
   };
-  requests_ = counter("infos_requests_total", "Generation requests by model and outcome: ok, rejected, error, cancelled");
-  ttft_ = histogram("infos_time_to_first_token_seconds", "From the request's arrival to its first token");
+  requests_ = counter("infos_requests_total",
+                      "Generation requests by model and outcome: ok, rejected, error, cancelled");
+  ttft_ = histogram("infos_time_to_first_token_seconds",
+                    "From the request's arrival to its first token");
   inter_token_ = histogram("infos_inter_token_seconds", "Between deliveries of one choice");
   e2e_ = histogram("infos_request_seconds", "From the request's arrival to its last token");
   prompt_tokens_ = counter("infos_prompt_tokens_total", "Prompt tokens of completed requests");
@@ -129,8 +131,8 @@ void GatewayMetrics::response(int status) {
   counter->Increment();
 }
 
-// The vllm: names, per model: routers (the Gateway API inference extension among them) read the queue, the running ones
-// and kv_cache_usage_perc; dashboards also the tokens.
+// The vllm: names, per model: routers (the Gateway API inference extension among them) read the
+// queue, the running ones and kv_cache_usage_perc; dashboards also the tokens.
 std::string GatewayMetrics::text(const Snapshot& snapshot) const {
   std::vector<MetricFamily> families = registry_->Collect();
   add_workers(snapshot.workers, families);
@@ -141,7 +143,8 @@ std::string GatewayMetrics::text(const Snapshot& snapshot) const {
   std::uint64_t all_running = 0;
   for (const auto& w : snapshot.workers) all_running += w.ready.load.running;
   const double queued = std::max(0.0, double(snapshot.live_requests) - double(all_running));
-  Family depth("infos_queue_depth", "Sequences admitted that no worker's batch holds yet", MetricType::Gauge);
+  Family depth("infos_queue_depth", "Sequences admitted that no worker's batch holds yet",
+               MetricType::Gauge);
   depth.add(queued, {});
   families.push_back(depth.take());
 
@@ -160,13 +163,15 @@ std::string GatewayMetrics::text(const Snapshot& snapshot) const {
     }
     const std::vector<prometheus::ClientMetric::Label> labels = {{"model_name", name}};
     running.add(double(r), labels);
-    // What waits in the gateway itself is known for all models together; with one model that is all there is.
+    // What waits in the gateway itself is known for all models together; with one model that is all
+    // there is.
     waiting.add(snapshot.models.size() == 1 ? std::max(queued, double(w)) : double(w), labels);
     usage.add(total == 0 ? 0.0 : double(used) / double(total), labels);
     const auto it = models_.find(name);
     generated.add(it == models_.end() ? 0.0 : it->second.generated_tokens->Value(), labels);
   }
-  for (Family* family : {&running, &waiting, &usage, &generated}) families.push_back(family->take());
+  for (Family* family : {&running, &waiting, &usage, &generated})
+    families.push_back(family->take());
   return prometheus::TextSerializer().Serialize(families);
 }
 

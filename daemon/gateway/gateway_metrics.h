@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gateway's metrics: `infos_*` in seconds and bytes, and the four `vllm:*` names that dashboards and routers read.
-// Owns the registry and the handles into it; workers' loads are turned into metrics when somebody asks. Updated on the
-// gateway's thread; the registry itself is thread-safe.
+// The gateway's metrics: `infos_*` in seconds and bytes, and the four `vllm:*` names that
+// dashboards and routers read. Owns the registry and the handles into it; workers' loads are turned
+// into metrics when somebody asks. Updated on the gateway's thread; the registry itself is
+// thread-safe.
 #pragma once
 
 #include <prometheus/counter.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of Gateway: the core with its event queue, the calls under way, the models on offer, the routes. Internal to
-// this folder. Runs on the gateway's thread, but for prepare_call(), which touches only what it is given.
+// The inside of Gateway: the core with its event queue, the calls under way, the models on offer,
+// the routes. Internal to this folder. Runs on the gateway's thread, but for prepare_call(), which
+// touches only what it is given.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -35,13 +36,13 @@ using ModelMap = std::map<std::string, std::shared_ptr<const ServedModel>>;
 struct Call {
   std::shared_ptr<HttpSession> session;
   std::unique_ptr<Answer> answer;
-  std::vector<RequestId> sequences;    ///< one per choice
-  std::vector<Time> last_token;        ///< one per choice
+  std::vector<RequestId> sequences;  ///< one per choice
+  std::vector<Time> last_token;      ///< one per choice
   std::string model, request_id, traceparent, tenant;
   ModelMetrics* metrics = nullptr;
   Time arrived;
   bool stream_begun = false;
-  bool over = false;                   ///< answered, failed or gone: hears nothing more
+  bool over = false;  ///< answered, failed or gone: hears nothing more
 };
 
 /// A request that is parsed, tokenized and checked.
@@ -60,7 +61,7 @@ struct Gateway::State final : HttpApi {
   ~State() override;
   void stop();
 
-  // ---- the core (gateway.cc) -------------------------------------------------------------------------------------
+  // ---- the core (gateway.cc) --------------------------------------------------------------------
   void step(GatewayEvent event);
   void perform(GatewayEffects& effects);
   void on_reject(const Reject& reject);
@@ -69,7 +70,7 @@ struct Gateway::State final : HttpApi {
   void arm_timer();
   void check_drained();
 
-  // ---- calls (calls.cc) ------------------------------------------------------------------------------------------
+  // ---- calls (calls.cc) -------------------------------------------------------------------------
   void generate(const std::shared_ptr<HttpSession>& session, HttpMessage message, Api api);
   void start_call(const std::shared_ptr<Call>& call, const HttpHead& head, ReadyCall ready);
   void arrive(const std::shared_ptr<Call>& call, const std::string& tenant, ReadyCall& ready);
@@ -88,7 +89,7 @@ struct Gateway::State final : HttpApi {
   /// The id that goes back in X-Request-Id: the client's, if it may be repeated, or a new one.
   std::string name_request(HttpSession& session, const HttpHead& head);
 
-  // ---- routes (routes.cc) ----------------------------------------------------------------------------------------
+  // ---- routes (routes.cc) -----------------------------------------------------------------------
   std::optional<HttpAnswer> admit(const HttpHead& head) override;
   void request(const std::shared_ptr<HttpSession>& session, HttpMessage message) override;
   void count_response(int status) override { metrics.response(status); }
@@ -122,18 +123,18 @@ struct Gateway::State final : HttpApi {
 
   std::shared_ptr<const ModelMap> models = std::make_shared<ModelMap>();
   std::map<WorkerId, WorkerView> workers;
-  std::map<std::string, Route, std::less<>> routes;     ///< exact paths
-  std::map<std::string, Route, std::less<>> prefixes;   ///< without the '*'
+  std::map<std::string, Route, std::less<>> routes;    ///< exact paths
+  std::map<std::string, Route, std::less<>> prefixes;  ///< without the '*'
 
   struct Place {
     std::shared_ptr<Call> call;
     std::uint32_t choice = 0;
   };
-  std::unordered_map<std::uint64_t, Place> places;      ///< by RequestId
+  std::unordered_map<std::uint64_t, Place> places;  ///< by RequestId
   std::uint64_t next_request = 1;
   std::deque<GatewayEvent> pending;
   GatewayEffects effects;
-  std::vector<std::shared_ptr<HttpSession>> dirty;      ///< have stream bytes to send after this step
+  std::vector<std::shared_ptr<HttpSession>> dirty;  ///< have stream bytes to send after this step
   bool stepping = false;
   Time timer_at = kNever;
   Ready ready = Ready::yes;

@@ -12,7 +12,8 @@ namespace infos {
 namespace {
 
 bool is_hex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 int hex_digit(char c) {
@@ -26,29 +27,52 @@ int hex_digit(char c) {
 
 std::string_view reason_phrase(int status) {
   switch (status) {
-    case 200: return "OK";
-    case 201: return "Created";
-    case 202: return "Accepted";
-    case 204: return "No Content";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 413: return "Payload Too Large";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 422: return "Unprocessable Entity";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Status";
+    case 200:
+      return "OK";
+    case 201:
+      return "Created";
+    case 202:
+      return "Accepted";
+    case 204:
+      return "No Content";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Payload Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 417:
+      return "Expectation Failed";
+    case 422:
+      return "Unprocessable Entity";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "Status";
   }
 }
 
@@ -73,7 +97,8 @@ void append_response_head(std::string& out, const ResponseHead& head) {
   if (!answer.allow.empty()) field("Allow", answer.allow);
   if (answer.status == 401) field("WWW-Authenticate", "Bearer");
   if (answer.retry_after.ns > 0) {
-    field("Retry-After", std::to_string(std::max<std::int64_t>(1, (answer.retry_after.ns + 999'999'999) / 1'000'000'000)));
+    field("Retry-After", std::to_string(std::max<std::int64_t>(
+                             1, (answer.retry_after.ns + 999'999'999) / 1'000'000'000)));
   }
   if (head.framing == Framing::length) {
     if (answer.status != 204) field("Content-Length", std::to_string(answer.body.size()));
@@ -110,8 +135,8 @@ std::optional<std::string> safe_request_id(std::string_view id) {
 }
 
 bool valid_traceparent(std::string_view v) {
-  return v.size() == 55 && v.substr(0, 3) == "00-" && v[35] == '-' && v[52] == '-' && is_hex(v.substr(3, 32)) &&
-         is_hex(v.substr(36, 16)) && is_hex(v.substr(53, 2));
+  return v.size() == 55 && v.substr(0, 3) == "00-" && v[35] == '-' && v[52] == '-' &&
+         is_hex(v.substr(3, 32)) && is_hex(v.substr(36, 16)) && is_hex(v.substr(53, 2));
 }
 
 std::optional<std::string> percent_decode(std::string_view text) {

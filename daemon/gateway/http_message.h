@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the HTTP layer and the API layer say to each other, and the pure parts of HTTP that need no socket: response heads,
-// request ids, path splitting. Plain values; any thread.
+// What the HTTP layer and the API layer say to each other, and the pure parts of HTTP that need no
+// socket: response heads, request ids, path splitting. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct HttpAnswer {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::string allow;            ///< header Allow, empty: none
-  Duration retry_after;         ///< header Retry-After, 0: none
+  std::string allow;     ///< header Allow, empty: none
+  Duration retry_after;  ///< header Retry-After, 0: none
   AfterReply after = AfterReply::keep_alive;
 };
 

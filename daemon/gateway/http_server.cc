@@ -23,8 +23,8 @@ namespace infos {
 namespace {
 
 namespace asio = boost::asio;
-using boost::system::error_code;
 using asio::ip::tcp;
+using boost::system::error_code;
 
 Error io_error(const std::string& what, const error_code& ec) {
   return Error{ErrorCode::io, what + ": " + ec.message()};
@@ -60,13 +60,15 @@ Status clear_socket_path(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return {};
   if (!S_ISSOCK(info.st_mode)) {
-    return Error{ErrorCode::already_exists, "cannot listen on " + path + ": a file that is not a socket is there"};
+    return Error{ErrorCode::already_exists,
+                 "cannot listen on " + path + ": a file that is not a socket is there"};
   }
   asio::io_context io;
   asio::local::stream_protocol::socket probe(io);
   error_code ec;
   probe.connect(asio::local::stream_protocol::endpoint(path), ec);
-  if (!ec) return Error{ErrorCode::already_exists, "cannot listen on " + path + ": another process does"};
+  if (!ec)
+    return Error{ErrorCode::already_exists, "cannot listen on " + path + ": another process does"};
   ::unlink(path.c_str());
   return {};
 }
@@ -74,12 +76,17 @@ Status clear_socket_path(const std::string& path) {
 }  // namespace
 
 Time monotonic_now() {
-  return Time{std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return Time{std::chrono::duration_cast<std::chrono::nanoseconds>(
+                  std::chrono::steady_clock::now().time_since_epoch())
                   .count()};
 }
 
 HttpServer::HttpServer(asio::io_context& io, const GatewayOptions& options, HttpApi& api)
-    : io_(io), options_(options), api_(api), sweep_timer_(io), alive_(std::make_shared<bool>(true)) {}
+    : io_(io),
+      options_(options),
+      api_(api),
+      sweep_timer_(io),
+      alive_(std::make_shared<bool>(true)) {}
 
 HttpServer::~HttpServer() { stop(); }
 
@@ -88,19 +95,24 @@ Result<std::uint16_t> HttpServer::listen(const std::string& address, std::uint16
   error_code ec;
   const auto ip = asio::ip::make_address(address == "localhost" ? "127.0.0.1" : address, ec);
   if (ec) {
-    return Error{ErrorCode::invalid_argument, "cannot listen on " + where + ": '" + address + "' is not an IP address or localhost"};
+    return Error{ErrorCode::invalid_argument, "cannot listen on " + where + ": '" + address +
+                                                  "' is not an IP address or localhost"};
   }
   if (!ip.is_loopback() && options_.insecure != Insecure::allowed) {
-    return Error{ErrorCode::invalid_argument,
-                 "cannot listen on " + where + ": this address is off loopback and the connection is not encrypted; " +
-                     "listen on 127.0.0.1 behind a proxy that speaks TLS, or allow it with --insecure"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "cannot listen on " + where +
+            ": this address is off loopback and the connection is not encrypted; " +
+            "listen on 127.0.0.1 behind a proxy that speaks TLS, or allow it with --insecure"};
   }
   auto listener = std::make_shared<Listener>(io_);
-  if (Status status = open(*listener, Protocol::endpoint(tcp::endpoint(ip, port))); !status.ok()) return status.error();
+  if (Status status = open(*listener, Protocol::endpoint(tcp::endpoint(ip, port))); !status.ok())
+    return status.error();
   const auto generic = listener->acceptor.local_endpoint(ec);
   if (ec) return io_error("cannot listen on " + where, ec);
   tcp::endpoint bound;
-  std::memcpy(bound.data(), generic.data(), std::min<std::size_t>(generic.size(), bound.capacity()));
+  std::memcpy(bound.data(), generic.data(),
+              std::min<std::size_t>(generic.size(), bound.capacity()));
   listeners_.push_back(listener);
   accept(listener);
   return bound.port();
@@ -108,14 +120,16 @@ Result<std::uint16_t> HttpServer::listen(const std::string& address, std::uint16
 
 Status HttpServer::listen_unix(const std::string& path) {
   if (path.empty() || path.size() > 100) {
-    return Error{ErrorCode::invalid_argument, "cannot listen on '" + path + "': a Unix socket's path has 1 to 100 bytes"};
+    return Error{ErrorCode::invalid_argument,
+                 "cannot listen on '" + path + "': a Unix socket's path has 1 to 100 bytes"};
   }
   if (Status status = clear_socket_path(path); !status.ok()) return status.error();
   auto listener = std::make_shared<Listener>(io_);
   listener->origin = Origin::unix_socket;
   // The file is born with the rights it is to have: nobody else can connect in between.
   const mode_t before = ::umask(0177);
-  const Status opened = open(*listener, Protocol::endpoint(asio::local::stream_protocol::endpoint(path)));
+  const Status opened =
+      open(*listener, Protocol::endpoint(asio::local::stream_protocol::endpoint(path)));
   ::umask(before);
   if (!opened.ok()) return Error{opened.error().code, path + ": " + opened.error().message};
   listener->path = path;
@@ -143,7 +157,8 @@ Status HttpServer::open(Listener& listener, const Protocol::endpoint& endpoint) 
 void HttpServer::accept(const std::shared_ptr<Listener>& listener) {
   listener->acceptor.async_accept(
       [this, alive = alive_, listener](error_code ec, asio::basic_stream_socket<Protocol> socket) {
-        if (!*alive || ec == asio::error::operation_aborted || !listener->acceptor.is_open()) return;
+        if (!*alive || ec == asio::error::operation_aborted || !listener->acceptor.is_open())
+          return;
         if (!ec) {
           accepted(std::move(socket), listener->origin);
           return accept(listener);
@@ -164,19 +179,23 @@ void HttpServer::accepted(HttpSession::Socket socket, Origin origin) {
     const int on = 1;
     ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const int bytes = static_cast<int>(options_.http.send_buffer_bytes);
-    if (bytes > 0) ::setsockopt(socket.native_handle(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    if (bytes > 0)
+      ::setsockopt(socket.native_handle(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   }
   const bool full = sessions_.size() >= options_.http.connections;
   // Refused ones need a place too, for as long as it takes to tell them.
   if (sessions_.size() >= std::size_t{options_.http.connections} + 64) return;
-  const bool hog = origin == Origin::tcp && per_address_[peer] >= options_.http.connections_per_address;
-  auto session = std::make_shared<HttpSession>(std::move(socket), origin, peer, static_cast<HttpHost&>(*this));
+  const bool hog =
+      origin == Origin::tcp && per_address_[peer] >= options_.http.connections_per_address;
+  auto session =
+      std::make_shared<HttpSession>(std::move(socket), origin, peer, static_cast<HttpHost&>(*this));
   sessions_.emplace(session.get(), session);
   if (origin == Origin::tcp) ++per_address_[peer];
   api_.count_connections(sessions_.size());
   if (!sweeping_) sweep();
   if (full || hog) {
-    session->refuse(too_many(full ? "Too many connections are open; try again." : "Too many connections from this address are open."));
+    session->refuse(too_many(full ? "Too many connections are open; try again."
+                                  : "Too many connections from this address are open."));
   } else {
     session->start();
   }
@@ -188,7 +207,8 @@ void HttpServer::request(const std::shared_ptr<HttpSession>& session, HttpMessag
 }
 
 bool HttpServer::book_body(std::int64_t delta) {
-  if (delta > 0 && body_bytes_ + delta > static_cast<std::int64_t>(options_.http.body_bytes_total)) return false;
+  if (delta > 0 && body_bytes_ + delta > static_cast<std::int64_t>(options_.http.body_bytes_total))
+    return false;
   body_bytes_ += delta;
   return true;
 }
@@ -202,7 +222,8 @@ void HttpServer::closed(HttpSession& session) {
   api_.count_connections(sessions_.size());
 }
 
-// One timer for all: a quarter of the shortest limit is close enough, and nothing ticks while nobody is connected.
+// One timer for all: a quarter of the shortest limit is close enough, and nothing ticks while
+// nobody is connected.
 void HttpServer::sweep() {
   const Time now = monotonic_now();
   std::vector<std::shared_ptr<HttpSession>> late;
@@ -213,7 +234,8 @@ void HttpServer::sweep() {
   sweeping_ = !sessions_.empty();
   if (!sweeping_) return;
   const HttpLimits& l = options_.http;
-  const Duration shortest = std::min({l.header_timeout, l.body_timeout, l.idle_timeout, l.write_timeout, l.linger});
+  const Duration shortest =
+      std::min({l.header_timeout, l.body_timeout, l.idle_timeout, l.write_timeout, l.linger});
   const std::int64_t ns = std::clamp<std::int64_t>(shortest.ns / 4, 5'000'000, 250'000'000);
   sweep_timer_.expires_after(std::chrono::nanoseconds(ns));
   sweep_timer_.async_wait([this, alive = alive_](error_code ec) {
@@ -227,7 +249,8 @@ std::string_view HttpServer::date() {
     std::tm parts{};
     ::gmtime_r(&second, &parts);
     std::array<char, 64> text;
-    const std::size_t n = std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    const std::size_t n =
+        std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
     date_.assign(text.data(), n);
     date_second_ = second;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listens on TCP and Unix sockets and owns the connections: bounds on their number, their time limits (one sweep for all),
-// the end. Runs on the gateway's thread. Knows nothing of the API, which it hands requests to.
+// Listens on TCP and Unix sockets and owns the connections: bounds on their number, their time
+// limits (one sweep for all), the end. Runs on the gateway's thread. Knows nothing of the API,
+// which it hands requests to.
 #pragma once
 
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -56,7 +57,7 @@ class HttpServer final : private HttpHost {
     boost::asio::basic_socket_acceptor<Protocol> acceptor;
     boost::asio::steady_timer retry;
     Origin origin = Origin::tcp;
-    std::string path;   ///< Unix: to remove at the end
+    std::string path;  ///< Unix: to remove at the end
   };
 
   const HttpLimits& limits() const override { return options_.http; }

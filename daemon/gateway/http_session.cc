@@ -86,30 +86,35 @@ Time HttpSession::deadline() const {
   if (lingering_) return linger_until_;
   if (sent_ < out_.size()) return progress_ + host_.limits().write_timeout;
   if (busy_) return kNever;
-  if (!parser_) return idle_since_ + (requests_ == 0 ? host_.limits().header_timeout : host_.limits().idle_timeout);
-  return request_start_ + (header_read_ ? host_.limits().body_timeout : host_.limits().header_timeout);
+  if (!parser_)
+    return idle_since_ +
+           (requests_ == 0 ? host_.limits().header_timeout : host_.limits().idle_timeout);
+  return request_start_ +
+         (header_read_ ? host_.limits().body_timeout : host_.limits().header_timeout);
 }
 
 void HttpSession::timed_out() {
   if (closed_ || host_.now() < deadline()) return;
   if (lingering_ || sent_ < out_.size() || !parser_) return close_now();
   fail_request(failure(408, "request_timeout",
-                       header_read_ ? "The request's body did not arrive in time." : "The request's headers did not arrive in time."));
+                       header_read_ ? "The request's body did not arrive in time."
+                                    : "The request's headers did not arrive in time."));
 }
 
-// ---- reading -------------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 void HttpSession::read() {
   if (reading_ || closed_ || half_closed_) return;
   // A client that sends ahead waits; so does the notice of its end, until its answer is complete.
   if (busy_ && !lingering_ && in_.size() >= host_.limits().pipelined_bytes) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](error_code ec, std::size_t bytes) {
-    self->reading_ = false;
-    if (self->closed_) return;
-    if (ec) return self->on_end();
-    self->on_read(bytes);
-  });
+  socket_.async_read_some(asio::buffer(chunk_),
+                          [self = shared_from_this()](error_code ec, std::size_t bytes) {
+                            self->reading_ = false;
+                            if (self->closed_) return;
+                            if (ec) return self->on_end();
+                            self->on_read(bytes);
+                          });
 }
 
 void HttpSession::on_read(std::size_t bytes) {
@@ -163,7 +168,8 @@ bool HttpSession::parse_some() {
   if (header_read_) {
     const auto held = static_cast<std::int64_t>(parser_->get().body().size());
     if (!host_.book_body(held - booked_)) {
-      fail_request(failure(503, "overloaded", "Too many request bodies are being read; try again."));
+      fail_request(
+          failure(503, "overloaded", "Too many request bodies are being read; try again."));
       return false;
     }
     booked_ = held;
@@ -189,10 +195,12 @@ void HttpSession::header_done() {
   http_1_0_ = message.version() < 11;
   head_request_ = message.method() == http::verb::head;
   if (message.version() != 10 && message.version() != 11) {
-    return fail_request(failure(505, "http_version", "Only HTTP/1.0 and HTTP/1.1 are spoken here."));
+    return fail_request(
+        failure(505, "http_version", "Only HTTP/1.0 and HTTP/1.1 are spoken here."));
   }
   if (!http_1_0_ && message.count(http::field::host) != 1) {
-    return fail_request(failure(400, "bad_request", "The request must have exactly one Host header."));
+    return fail_request(
+        failure(400, "bad_request", "The request must have exactly one Host header."));
   }
   if (auto refusal = host_.admit(head_)) {
     // Without its body read, what follows on this connection cannot be told apart.
@@ -202,7 +210,8 @@ void HttpSession::header_done() {
   const std::string expect = field(message, http::field::expect);
   if (expect.empty() || parser_->is_done() || http_1_0_) return;
   if (!boost::beast::iequals(expect, "100-continue")) {
-    return fail_request(failure(417, "expectation_failed", "The only expectation met here is 100-continue."));
+    return fail_request(
+        failure(417, "expectation_failed", "The only expectation met here is 100-continue."));
   }
   out_ += "HTTP/1.1 100 Continue\r\n\r\n";
   send();
@@ -212,7 +221,8 @@ void HttpSession::message_done() {
   HttpMessage message;
   message.head = std::move(head_);
   message.body = std::move(parser_->get().body());
-  close_after_ = close_after_ || !parser_->get().keep_alive() || ++requests_ >= host_.limits().requests_per_connection;
+  close_after_ = close_after_ || !parser_->get().keep_alive() ||
+                 ++requests_ >= host_.limits().requests_per_connection;
   parser_.reset();
   book(-booked_);
   busy_ = true;
@@ -228,15 +238,18 @@ void HttpSession::book(std::int64_t bytes) {
 
 void HttpSession::protocol_error(const error_code& ec) {
   if (ec == http::error::header_limit) {
-    return fail_request(failure(431, "header_too_large", "The request's headers are longer than " +
-                                                             std::to_string(host_.limits().header_bytes) + " bytes."));
+    return fail_request(failure(431, "header_too_large",
+                                "The request's headers are longer than " +
+                                    std::to_string(host_.limits().header_bytes) + " bytes."));
   }
   if (ec == http::error::body_limit) {
-    return fail_request(failure(413, "request_too_large", "The request's body is longer than " +
-                                                              std::to_string(host_.limits().body_bytes) + " bytes."));
+    return fail_request(failure(413, "request_too_large",
+                                "The request's body is longer than " +
+                                    std::to_string(host_.limits().body_bytes) + " bytes."));
   }
   if (ec == http::error::bad_version) {
-    return fail_request(failure(505, "http_version", "Only HTTP/1.0 and HTTP/1.1 are spoken here."));
+    return fail_request(
+        failure(505, "http_version", "Only HTTP/1.0 and HTTP/1.1 are spoken here."));
   }
   fail_request(failure(400, "bad_request", "The request is not valid HTTP: " + ec.message() + "."));
 }
@@ -251,7 +264,7 @@ void HttpSession::fail_request(HttpAnswer answer) {
   reply(answer);
 }
 
-// ---- writing -------------------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 void HttpSession::reply(const HttpAnswer& answer) {
   if (closed_ || !busy_) return;
@@ -334,7 +347,8 @@ void HttpSession::send() {
   if (closed_ || write_waiting_) return;
   while (sent_ < out_.size()) {
     error_code ec;
-    const std::size_t n = socket_.write_some(asio::buffer(out_.data() + sent_, out_.size() - sent_), ec);
+    const std::size_t n =
+        socket_.write_some(asio::buffer(out_.data() + sent_, out_.size() - sent_), ec);
     if (ec == asio::error::would_block || ec == asio::error::try_again) {
       write_waiting_ = true;
       progress_ = host_.now();
@@ -343,7 +357,8 @@ void HttpSession::send() {
         if (self->closed_) return;
         if (wait_ec) return self->close_now();
         self->send();
-        if (!self->closed_ && !self->busy_ && !self->close_after_ && self->sent_ == self->out_.size()) {
+        if (!self->closed_ && !self->busy_ && !self->close_after_ &&
+            self->sent_ == self->out_.size()) {
           self->parse();
           self->read();
         }
@@ -361,8 +376,8 @@ void HttpSession::send() {
   if (close_after_ && !busy_ && !lingering_) start_lingering();
 }
 
-// Closing with bytes unread would reset the connection and take the answer away from the client: say that no more comes,
-// and read on for a little.
+// Closing with bytes unread would reset the connection and take the answer away from the client:
+// say that no more comes, and read on for a little.
 void HttpSession::start_lingering() {
   if (half_closed_) return close_now();
   lingering_ = true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTTP/1.1 connection: reads requests one after another (pipelined ones wait), writes one answer at a time, whole or as
-// a stream, and notices at once when its client goes away while an answer is under way. Owns the socket and its buffers.
-// Runs on the gateway's thread. Knows nothing of the API.
+// One HTTP/1.1 connection: reads requests one after another (pipelined ones wait), writes one
+// answer at a time, whole or as a stream, and notices at once when its client goes away while an
+// answer is under way. Owns the socket and its buffers. Runs on the gateway's thread. Knows nothing
+// of the API.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -64,7 +65,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   const std::string& peer() const { return peer_; }
   Origin origin() const { return origin_; }
 
-  // ---- answering the request under way ---------------------------------------------------------------------------
+  // ---- answering the request under way ----------------------------------------------------------
   /// Goes back to the client in X-Request-Id.
   void set_request_id(std::string id) { request_id_ = std::move(id); }
   /// Called, once, when the client goes away before the answer is complete.
@@ -102,31 +103,31 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   const std::string peer_;
 
   std::array<char, 8192> chunk_;
-  std::string in_;                   ///< read, not parsed
+  std::string in_;  ///< read, not parsed
   std::optional<Parser> parser_;
   HttpHead head_;
   std::int64_t booked_ = 0;
   std::uint32_t requests_ = 0;
 
-  std::string out_;                  ///< from sent_ on: not yet taken by the kernel
+  std::string out_;  ///< from sent_ on: not yet taken by the kernel
   std::size_t sent_ = 0;
   std::string stream_;
   std::string request_id_;
   std::function<void()> gone_;
   Framing framing_ = Framing::length;
 
-  Time request_start_;               ///< first byte of the request being read
+  Time request_start_;  ///< first byte of the request being read
   Time idle_since_;
-  Time progress_;                    ///< the kernel last took bytes, or had none to take
+  Time progress_;  ///< the kernel last took bytes, or had none to take
   Time linger_until_ = kNever;
   bool reading_ = false;
   bool parsing_ = false;
   bool header_read_ = false;
-  bool busy_ = false;                ///< a request is being answered
+  bool busy_ = false;  ///< a request is being answered
   bool write_waiting_ = false;
   bool close_after_ = false;
   bool lingering_ = false;
-  bool half_closed_ = false;         ///< the client will send no more
+  bool half_closed_ = false;  ///< the client will send no more
   bool closed_ = false;
   bool head_request_ = false;
   bool http_1_0_ = false;

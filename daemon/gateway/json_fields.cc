@@ -12,13 +12,15 @@
 namespace infos::json_fields {
 namespace {
 
-// Hands out at most `budget` bytes that are in use at once; a JSON text of "[[],[]..." would take 20 times its size.
+// Hands out at most `budget` bytes that are in use at once; a JSON text of "[[],[]..." would take
+// 20 times its size.
 class BudgetResource final : public json::memory_resource {
  public:
   explicit BudgetResource(std::size_t budget) : left_(budget) {}
 
  private:
-  // Boost.JSON 1.81 does not always give back with the alignment it asked for; none is above the default.
+  // Boost.JSON 1.81 does not always give back with the alignment it asked for; none is above the
+  // default.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     if (bytes > left_ || align > __STDCPP_DEFAULT_NEW_ALIGNMENT__) throw std::bad_alloc();
     left_ -= bytes;
@@ -33,7 +35,8 @@ class BudgetResource final : public json::memory_resource {
   std::size_t left_;
 };
 
-ApiError error_of(int status, std::string message, std::string_view code, std::string_view param = {}) {
+ApiError error_of(int status, std::string message, std::string_view code,
+                  std::string_view param = {}) {
   ApiError e;
   e.status = status;
   e.code = code;
@@ -57,7 +60,8 @@ std::string shown(const json::value& value) {
 }
 
 void refuse_type(std::string_view param, std::string_view allowed, const json::value& seen) {
-  refuse(param, "'" + std::string(param) + "' must be " + std::string(allowed) + ", not " + shown(seen) + ".");
+  refuse(param, "'" + std::string(param) + "' must be " + std::string(allowed) + ", not " +
+                    shown(seen) + ".");
 }
 
 bool as_bool(std::string_view param, const json::value& v) {
@@ -70,11 +74,13 @@ std::string as_string(std::string_view param, const json::value& v) {
   return std::string(v.get_string());
 }
 
-std::int64_t as_integer(std::string_view param, const json::value& v, std::int64_t low, std::int64_t high) {
+std::int64_t as_integer(std::string_view param, const json::value& v, std::int64_t low,
+                        std::int64_t high) {
   std::optional<std::int64_t> n;
   if (v.is_int64()) n = v.get_int64();
   // JavaScript and some generators write whole numbers as 5.0.
-  if (v.is_double() && std::trunc(v.get_double()) == v.get_double() && std::abs(v.get_double()) <= 9007199254740992.0) {
+  if (v.is_double() && std::trunc(v.get_double()) == v.get_double() &&
+      std::abs(v.get_double()) <= 9007199254740992.0) {
     n = static_cast<std::int64_t>(v.get_double());
   }
   if (!n || *n < low || *n > high) {
@@ -89,7 +95,9 @@ double as_number(std::string_view param, const json::value& v, double low, doubl
   if (v.is_int64()) d = static_cast<double>(v.get_int64());
   if (v.is_uint64()) d = static_cast<double>(v.get_uint64());
   if (!d || !(*d >= low) || !(*d <= high)) {
-    refuse_type(param, "a number from " + json::serialize(json::value(low)) + " to " + json::serialize(json::value(high)),
+    refuse_type(param,
+                "a number from " + json::serialize(json::value(low)) + " to " +
+                    json::serialize(json::value(high)),
                 v);
   }
   return *d;
@@ -100,7 +108,8 @@ const json::object& as_object(std::string_view param, const json::value& v) {
   return v.get_object();
 }
 
-const json::array& as_array(std::string_view param, const json::value& v, std::string_view allowed) {
+const json::array& as_array(std::string_view param, const json::value& v,
+                            std::string_view allowed) {
   if (!v.is_array()) refuse_type(param, allowed, v);
   return v.get_array();
 }
@@ -109,7 +118,8 @@ std::vector<TokenId> as_tokens(std::string_view param, const json::value& v) {
   const json::array& array = as_array(param, v, "an array of token ids");
   std::vector<TokenId> tokens;
   tokens.reserve(array.size());
-  for (const json::value& t : array) tokens.push_back(static_cast<TokenId>(as_integer(param, t, 0, INT32_MAX)));
+  for (const json::value& t : array)
+    tokens.push_back(static_cast<TokenId>(as_integer(param, t, 0, INT32_MAX)));
   return tokens;
 }
 
@@ -125,7 +135,8 @@ std::string text_of_content(const std::string& param, const json::value& v) {
     const json::value* type = part.if_contains("type");
     if (!type) refuse(where + ".type", "'" + where + ".type' is missing; it must be \"text\".");
     if (!type->is_string() || (type->get_string() != "text" && type->get_string() != "refusal")) {
-      refuse(where + ".type", "Content parts of type " + shown(*type) + " are not served here; only \"text\" is.",
+      refuse(where + ".type",
+             "Content parts of type " + shown(*type) + " are not served here; only \"text\" is.",
              "unsupported_value");
     }
     const json::value* words = part.if_contains(type->get_string());
@@ -139,10 +150,12 @@ ChatMessage as_message(const std::string& where, const json::value& v) {
   const json::object& object = as_object(where, v);
   ChatMessage message;
   const json::value* role = object.if_contains("role");
-  if (!role) refuse(where + ".role", "'" + where + ".role' is missing.", "missing_required_parameter");
+  if (!role)
+    refuse(where + ".role", "'" + where + ".role' is missing.", "missing_required_parameter");
   message.role = as_string(where + ".role", *role);
   if (message.role == "developer") message.role = "system";  // the newer name of the same role
-  if (message.role != "system" && message.role != "user" && message.role != "assistant" && message.role != "tool") {
+  if (message.role != "system" && message.role != "user" && message.role != "assistant" &&
+      message.role != "tool") {
     refuse_type(where + ".role", "one of system, developer, user, assistant, tool", *role);
   }
   const json::value* content = object.if_contains("content");
@@ -190,15 +203,19 @@ Document::Document(std::string_view body, const RequestLimits& limits) : memory_
   json::parse_options options;
   options.max_depth = limits.json_depth;
   boost::system::error_code ec;
-  json::value parsed = json::parse(json::string_view(body.data(), body.size()), ec, &memory->resource, options);
+  json::value parsed =
+      json::parse(json::string_view(body.data(), body.size()), ec, &memory->resource, options);
   if (ec) {
     const bool deep = ec == json::error::too_deep;
     throw Refusal{error_of(400,
-                           deep ? "The request body is nested deeper than " + std::to_string(limits.json_depth) + " levels."
+                           deep ? "The request body is nested deeper than " +
+                                      std::to_string(limits.json_depth) + " levels."
                                 : "The request body is not valid JSON: " + ec.message() + ".",
                            "invalid_json")};
   }
-  if (!parsed.is_object()) throw Refusal{error_of(400, "The request body must be a JSON object, not " + shown(parsed) + ".", "invalid_json")};
+  if (!parsed.is_object())
+    throw Refusal{error_of(
+        400, "The request body must be a JSON object, not " + shown(parsed) + ".", "invalid_json")};
   // Same storage: a move, not a copy.
   std::destroy_at(&memory->root);
   std::construct_at(&memory->root, std::move(parsed));
@@ -217,7 +234,8 @@ std::variant<std::monostate, ApiError> guarded(void (*action)(void*), void* cont
   } catch (const std::bad_alloc&) {
     return error_of(413, "The request body's JSON has too many values.", "request_too_large");
   } catch (const std::exception& e) {
-    return error_of(400, std::string("The request body cannot be read: ") + e.what() + ".", "invalid_json");
+    return error_of(400, std::string("The request body cannot be read: ") + e.what() + ".",
+                    "invalid_json");
   }
 }
 

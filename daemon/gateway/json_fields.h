@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed reading of JSON values with errors that name the parameter, the value seen and the values allowed. Internal to the
-// request parser: the only header here that knows Boost.JSON. Throws Refusal, caught in the parser's entry points.
+// Typed reading of JSON values with errors that name the parameter, the value seen and the values
+// allowed. Internal to the request parser: the only header here that knows Boost.JSON. Throws
+// Refusal, caught in the parser's entry points.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -28,16 +29,19 @@ namespace json = boost::json;
 struct Refusal {
   ApiError error;
 };
-[[noreturn]] void refuse(std::string_view param, std::string message, std::string_view code = "invalid_value");
+[[noreturn]] void refuse(std::string_view param, std::string message,
+                         std::string_view code = "invalid_value");
 /// Refuses with "`param` must be <allowed>, not <value>".
-[[noreturn]] void refuse_type(std::string_view param, std::string_view allowed, const json::value& seen);
+[[noreturn]] void refuse_type(std::string_view param, std::string_view allowed,
+                              const json::value& seen);
 /// The value in an error message: short, on one line.
 std::string shown(const json::value& value);
 
 bool as_bool(std::string_view param, const json::value& v);
 std::string as_string(std::string_view param, const json::value& v);
 /// Whole numbers, also when written as 5.0.
-std::int64_t as_integer(std::string_view param, const json::value& v, std::int64_t low, std::int64_t high);
+std::int64_t as_integer(std::string_view param, const json::value& v, std::int64_t low,
+                        std::int64_t high);
 double as_number(std::string_view param, const json::value& v, double low, double high);
 const json::object& as_object(std::string_view param, const json::value& v);
 const json::array& as_array(std::string_view param, const json::value& v, std::string_view allowed);
@@ -62,8 +66,9 @@ class Document {
 /// Runs `action`, turning what it throws into an error.
 std::variant<std::monostate, ApiError> guarded(void (*action)(void*), void* context);
 
-/// Parses a whole body into an object of at most limits.json_depth, in at most limits.json_bytes of memory, and
-/// calls `read(object, T&)` on it. Refusals and what Boost.JSON throws come back as errors.
+/// Parses a whole body into an object of at most limits.json_depth, in at most limits.json_bytes of
+/// memory, and calls `read(object, T&)` on it. Refusals and what Boost.JSON throws come back as
+/// errors.
 template <typename T, typename Read>
 ApiResult<T> read_body(std::string_view body, const RequestLimits& limits, Read read) {
   struct Context {

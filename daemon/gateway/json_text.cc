@@ -18,7 +18,8 @@ constexpr std::array<bool, 256> plain_table() {
 }
 constexpr std::array<bool, 256> kPlain = plain_table();
 
-// The length of the UTF-8 character at the start of `s`, 0 if there is none (overlong, surrogate, too big, cut short).
+// The length of the UTF-8 character at the start of `s`, 0 if there is none (overlong, surrogate,
+// too big, cut short).
 std::size_t utf8_length(std::string_view s) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const auto tail = [&](std::size_t i) { return i < s.size() && (at(i) & 0xC0) == 0x80; };
@@ -42,14 +43,29 @@ std::size_t utf8_length(std::string_view s) {
 
 void append_escape(std::string& out, char c) {
   switch (c) {
-    case '"': out += "\\\""; return;
-    case '\\': out += "\\\\"; return;
-    case '\n': out += "\\n"; return;
-    case '\r': out += "\\r"; return;
-    case '\t': out += "\\t"; return;
-    case '\b': out += "\\b"; return;
-    case '\f': out += "\\f"; return;
-    default: break;
+    case '"':
+      out += "\\\"";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '\b':
+      out += "\\b";
+      return;
+    case '\f':
+      out += "\\f";
+      return;
+    default:
+      break;
   }
   constexpr char kHex[] = "0123456789abcdef";
   const auto u = static_cast<unsigned char>(c);
@@ -95,8 +111,9 @@ void append_json_number(std::string& out, double value) {
   std::array<char, 32> buffer;
   // Logprobs are floats: the shortest text that gives the float back.
   const auto f = static_cast<float>(value);
-  const auto end = f == value ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), f).ptr
-                              : std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  const auto end = f == value
+                       ? std::to_chars(buffer.data(), buffer.data() + buffer.size(), f).ptr
+                       : std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
   out.append(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
 }
 

@@ -20,7 +20,8 @@ void append_nullable(std::string& out, std::string_view text) {
 
 void append_integer(std::string& out, std::int64_t n) {
   if (n < 0) out += '-';
-  append_json_number(out, n < 0 ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
+  append_json_number(out,
+                     n < 0 ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
 }
 
 const char* finish_word(FinishReason reason) {
@@ -99,7 +100,8 @@ std::string models_body(std::span<const ModelRow> rows) {
   return out + "]}";
 }
 
-std::string tokenize_body(std::span<const TokenId> tokens, std::uint32_t max_context, const Tokenizer* strs) {
+std::string tokenize_body(std::span<const TokenId> tokens, std::uint32_t max_context,
+                          const Tokenizer* strs) {
   std::string out = "{\"count\":";
   append_json_number(out, std::uint64_t{tokens.size()});
   out += ",\"max_model_len\":";
@@ -150,7 +152,9 @@ void AnswerWriter::open_choice(std::string& out, std::uint32_t choice) const {
 void AnswerWriter::role(std::string& out, std::uint32_t choice) const {
   INFOS_CHECK(head_.api == Api::chat);
   open_choice(out, choice);
-  out += ",\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}";
+  out +=
+      ",\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,"
+      "\"finish_reason\":null}";
   out += event_tail_;
 }
 
@@ -238,14 +242,16 @@ void AnswerWriter::append_logprobs(std::string& out, std::span<const TokenEntry>
   }
 }
 
-void AnswerWriter::append_chat_logprobs(std::string& out, std::span<const TokenEntry> entries) const {
+void AnswerWriter::append_chat_logprobs(std::string& out,
+                                        std::span<const TokenEntry> entries) const {
   out += "{\"content\":[";
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const SampledToken& sampled = entries[i].sampled;
     out += i > 0 ? ",{" : "{";
     append_token(out, *tokenizer_, sampled.token, sampled.logprob);
     out += ",\"top_logprobs\":[";
-    const auto count = std::min<std::size_t>(sampled.top.size(), static_cast<std::size_t>(head_.top_logprobs));
+    const auto count =
+        std::min<std::size_t>(sampled.top.size(), static_cast<std::size_t>(head_.top_logprobs));
     for (std::size_t j = 0; j < count; ++j) {
       out += j > 0 ? ",{" : "{";
       append_token(out, *tokenizer_, sampled.top[j].token, sampled.top[j].logprob);
@@ -256,7 +262,8 @@ void AnswerWriter::append_chat_logprobs(std::string& out, std::span<const TokenE
   out += "],\"refusal\":null}";
 }
 
-void AnswerWriter::append_legacy_logprobs(std::string& out, std::span<const TokenEntry> entries) const {
+void AnswerWriter::append_legacy_logprobs(std::string& out,
+                                          std::span<const TokenEntry> entries) const {
   const auto each = [&](const char* key, auto&& write) {
     out += key;
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -265,11 +272,16 @@ void AnswerWriter::append_legacy_logprobs(std::string& out, std::span<const Toke
     }
     out += ']';
   };
-  const auto text_of = [&](TokenId token) { return utf8_lossy(tokenizer_->piece(token, Tokenizer::Place::later)); };
-  each("{\"tokens\":[", [&](const TokenEntry& e) { append_json_string(out, text_of(e.sampled.token)); });
-  each(",\"token_logprobs\":[", [&](const TokenEntry& e) { append_json_number(out, double{e.sampled.logprob}); });
+  const auto text_of = [&](TokenId token) {
+    return utf8_lossy(tokenizer_->piece(token, Tokenizer::Place::later));
+  };
+  each("{\"tokens\":[",
+       [&](const TokenEntry& e) { append_json_string(out, text_of(e.sampled.token)); });
+  each(",\"token_logprobs\":[",
+       [&](const TokenEntry& e) { append_json_number(out, double{e.sampled.logprob}); });
   each(",\"top_logprobs\":[", [&](const TokenEntry& e) {
-    // The most likely ones and the chosen one; a text that two tokens share stands once, for the likelier.
+    // The most likely ones and the chosen one; a text that two tokens share stands once, for the
+    // likelier.
     std::vector<std::string> seen;
     out += '{';
     const auto add = [&](TokenId token, float logprob) {
@@ -281,7 +293,8 @@ void AnswerWriter::append_legacy_logprobs(std::string& out, std::span<const Toke
       append_json_number(out, double{logprob});
       seen.push_back(std::move(text));
     };
-    const auto count = std::min<std::size_t>(e.sampled.top.size(), static_cast<std::size_t>(head_.top_logprobs));
+    const auto count =
+        std::min<std::size_t>(e.sampled.top.size(), static_cast<std::size_t>(head_.top_logprobs));
     for (std::size_t j = 0; j < count; ++j) add(e.sampled.top[j].token, e.sampled.top[j].logprob);
     add(e.sampled.token, e.sampled.logprob);
     out += '}';

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what the OpenAI API answers, as JSON text straight into strings: whole bodies, and stream events with their fixed
-// parts made once per answer. Knows nothing of sockets, requests under way or time. Pure; any thread.
+// Writes what the OpenAI API answers, as JSON text straight into strings: whole bodies, and stream
+// events with their fixed parts made once per answer. Knows nothing of sockets, requests under way
+// or time. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,15 @@ std::string error_body(const ApiError& error);
 
 struct ModelRow {
   std::string name;
-  std::int64_t created = 0;         ///< Unix time, s
+  std::int64_t created = 0;  ///< Unix time, s
   std::uint32_t max_context = 0;
 };
 std::string model_body(const ModelRow& row);
 std::string models_body(std::span<const ModelRow> rows);
 
 /// {"count","max_model_len","tokens","token_strs"}; `strs` null: not asked for.
-std::string tokenize_body(std::span<const TokenId> tokens, std::uint32_t max_context, const Tokenizer* strs);
+std::string tokenize_body(std::span<const TokenId> tokens, std::uint32_t max_context,
+                          const Tokenizer* strs);
 std::string detokenize_body(std::string_view text);
 
 struct Usage {
@@ -41,12 +43,12 @@ struct Usage {
 /// What every part of one answer says.
 struct AnswerHead {
   Api api = Api::chat;
-  std::string id;                   ///< "chatcmpl-..." or "cmpl-..."
+  std::string id;  ///< "chatcmpl-..." or "cmpl-..."
   std::string model;
   std::string fingerprint;
-  std::int64_t created = 0;         ///< Unix time, s
-  bool include_usage = false;       ///< stream: `usage` in every event, null but in the last
-  std::int32_t top_logprobs = -1;   ///< as in the request
+  std::int64_t created = 0;        ///< Unix time, s
+  bool include_usage = false;      ///< stream: `usage` in every event, null but in the last
+  std::int32_t top_logprobs = -1;  ///< as in the request
 };
 
 /// One finished choice, for a whole body.
@@ -63,7 +65,8 @@ class AnswerWriter {
 
   // Server-sent events, appended to `out`, each "data: {...}\n\n".
   void role(std::string& out, std::uint32_t choice) const;
-  void text(std::string& out, std::uint32_t choice, std::string_view text, std::span<const TokenEntry> entries) const;
+  void text(std::string& out, std::uint32_t choice, std::string_view text,
+            std::span<const TokenEntry> entries) const;
   void finish(std::string& out, std::uint32_t choice, FinishReason reason) const;
   void usage(std::string& out, const Usage& usage) const;
   static void error(std::string& out, const ApiError& error);
@@ -81,8 +84,8 @@ class AnswerWriter {
 
   AnswerHead head_;
   const Tokenizer* tokenizer_;
-  std::string event_head_;   ///< up to "choices":[
-  std::string event_tail_;   ///< from ] on
+  std::string event_head_;  ///< up to "choices":[
+  std::string event_tail_;  ///< from ] on
 };
 
 }  // namespace infos

@@ -24,10 +24,12 @@ std::uint32_t vocabulary_of(const ServedModel& model) {
   return model.config.vocab > 0 ? model.config.vocab : words;
 }
 
-ApiResult<std::vector<TokenId>> chat_tokens(const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-                                            const std::string& kwargs, const ServedModel& model) {
+ApiResult<std::vector<TokenId>> chat_tokens(const std::vector<ChatMessage>& messages,
+                                            bool add_generation_prompt, const std::string& kwargs,
+                                            const ServedModel& model) {
   if (!model.chat_template) {
-    return bad("messages", "The model '" + model.name + "' has no chat template; use /v1/completions.",
+    return bad("messages",
+               "The model '" + model.name + "' has no chat template; use /v1/completions.",
                "unsupported_parameter");
   }
   ChatTemplate::Input input;
@@ -37,7 +39,9 @@ ApiResult<std::vector<TokenId>> chat_tokens(const std::vector<ChatMessage>& mess
   input.eos_token = model.eos_token;
   input.extra_json = kwargs;
   const Result<std::string> text = model.chat_template->render(input);
-  if (!text.ok()) return bad("messages", "The model's chat template refuses these messages: " + text.error().message);
+  if (!text.ok())
+    return bad("messages",
+               "The model's chat template refuses these messages: " + text.error().message);
   // The template writes the special tokens itself, the first one too.
   return model.tokenizer->encode(*text, Tokenizer::Specials::parse, Tokenizer::AddBos::no);
 }
@@ -57,11 +61,13 @@ ApiResult<PreparedPrompt> completion_prompt(const Prompt& prompt, const Generate
                                             const ServedModel& model) {
   PreparedPrompt out;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    out.tokens = model.tokenizer->encode(*text, Tokenizer::Specials::parse, Tokenizer::AddBos::if_model_does);
+    out.tokens = model.tokenizer->encode(*text, Tokenizer::Specials::parse,
+                                         Tokenizer::AddBos::if_model_does);
     if (request.echo) out.text = *text;
   } else {
     out.tokens = std::get<std::vector<TokenId>>(prompt);
-    if (auto error = check_tokens(out.tokens, "prompt", vocabulary_of(model))) return *std::move(error);
+    if (auto error = check_tokens(out.tokens, "prompt", vocabulary_of(model)))
+      return *std::move(error);
     if (request.echo) {
       Detokenizer detokenizer(*model.tokenizer);
       for (const TokenId token : out.tokens) out.text += detokenizer.push(token);
@@ -69,10 +75,13 @@ ApiResult<PreparedPrompt> completion_prompt(const Prompt& prompt, const Generate
     }
   }
   // Nothing to go on from: begin as every text of this model begins.
-  if (out.tokens.empty() && model.tokenizer->bos() >= 0) out.tokens.push_back(model.tokenizer->bos());
-  if (out.tokens.empty()) return bad("prompt", "'prompt' holds no tokens; it must hold at least one.");
-  const bool text_before = std::any_of(out.tokens.begin(), out.tokens.end(),
-                                       [&](TokenId token) { return !model.tokenizer->is_control(token); });
+  if (out.tokens.empty() && model.tokenizer->bos() >= 0)
+    out.tokens.push_back(model.tokenizer->bos());
+  if (out.tokens.empty())
+    return bad("prompt", "'prompt' holds no tokens; it must hold at least one.");
+  const bool text_before = std::any_of(out.tokens.begin(), out.tokens.end(), [&](TokenId token) {
+    return !model.tokenizer->is_control(token);
+  });
   out.answer_start = text_before ? Tokenizer::Place::later : Tokenizer::Place::first;
   return out;
 }
@@ -81,14 +90,17 @@ std::optional<ApiError> check_context(const PreparedPrompt& prompt, const Genera
                                       std::uint32_t max_context) {
   if (prompt.tokens.size() < max_context) return std::nullopt;
   return bad(request.api == Api::chat ? "messages" : "prompt",
-             "This model's maximum context length is " + std::to_string(max_context) + " tokens, and your prompt has " +
-                 std::to_string(prompt.tokens.size()) + " tokens; it must leave room for at least one more.",
+             "This model's maximum context length is " + std::to_string(max_context) +
+                 " tokens, and your prompt has " + std::to_string(prompt.tokens.size()) +
+                 " tokens; it must leave room for at least one more.",
              "context_length_exceeded");
 }
 
-SamplingParams sampling_of(const GenerateRequest& r, const GenerationDefaults& d, std::uint64_t default_seed) {
+SamplingParams sampling_of(const GenerateRequest& r, const GenerationDefaults& d,
+                           std::uint64_t default_seed) {
   SamplingParams s;
-  const auto pick = [](const std::optional<double>& asked, const std::optional<float>& model, float otherwise) {
+  const auto pick = [](const std::optional<double>& asked, const std::optional<float>& model,
+                       float otherwise) {
     return asked ? static_cast<float>(*asked) : model.value_or(otherwise);
   };
   s.temperature = pick(r.temperature, d.temperature, 1.0F);
@@ -117,20 +129,23 @@ std::vector<TokenId> stop_tokens_of(const GenerateRequest& request, const Served
 
 }  // namespace
 
-ApiResult<PreparedRequest> prepare(const GenerateRequest& request, const ServedModel& model, std::uint32_t max_context,
-                                   std::uint64_t default_seed) {
+ApiResult<PreparedRequest> prepare(const GenerateRequest& request, const ServedModel& model,
+                                   std::uint32_t max_context, std::uint64_t default_seed) {
   PreparedRequest out;
   const std::uint32_t vocabulary = vocabulary_of(model);
-  if (auto error = check_tokens(request.stop_token_ids, "stop_token_ids", vocabulary)) return *std::move(error);
+  if (auto error = check_tokens(request.stop_token_ids, "stop_token_ids", vocabulary))
+    return *std::move(error);
   for (const auto& [token, bias] : request.logit_bias) {
     if (auto error = check_tokens({token}, "logit_bias", vocabulary)) return *std::move(error);
   }
   if (request.api == Api::chat) {
-    auto tokens = chat_tokens(request.messages, request.add_generation_prompt, request.template_kwargs, model);
+    auto tokens = chat_tokens(request.messages, request.add_generation_prompt,
+                              request.template_kwargs, model);
     if (auto* error = std::get_if<ApiError>(&tokens)) return std::move(*error);
     PreparedPrompt prompt;
     prompt.tokens = std::get<0>(std::move(tokens));
-    if (prompt.tokens.empty()) return bad("messages", "The model's chat template makes an empty prompt of 'messages'.");
+    if (prompt.tokens.empty())
+      return bad("messages", "The model's chat template makes an empty prompt of 'messages'.");
     out.prompts.push_back(std::move(prompt));
   } else {
     for (const Prompt& given : request.prompts) {
@@ -149,10 +164,13 @@ ApiResult<PreparedRequest> prepare(const GenerateRequest& request, const ServedM
   return out;
 }
 
-ApiResult<std::vector<TokenId>> prepare_tokens(const TokenizeRequest& request, const ServedModel& model) {
-  if (!request.prompt) return chat_tokens(request.messages, request.add_generation_prompt, "", model);
-  return model.tokenizer->encode(*request.prompt, Tokenizer::Specials::parse,
-                                 request.add_special_tokens ? Tokenizer::AddBos::if_model_does : Tokenizer::AddBos::no);
+ApiResult<std::vector<TokenId>> prepare_tokens(const TokenizeRequest& request,
+                                               const ServedModel& model) {
+  if (!request.prompt)
+    return chat_tokens(request.messages, request.add_generation_prompt, "", model);
+  return model.tokenizer->encode(
+      *request.prompt, Tokenizer::Specials::parse,
+      request.add_special_tokens ? Tokenizer::AddBos::if_model_does : Tokenizer::AddBos::no);
 }
 
 }  // namespace infos

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a parsed request ready for the core: chat template, tokenizing, the model's defaults, its limits. Touches only
-// immutable things, so that long prompts can be prepared on the helper thread. Never talks to the core.
+// Makes a parsed request ready for the core: chat template, tokenizing, the model's defaults, its
+// limits. Touches only immutable things, so that long prompts can be prepared on the helper thread.
+// Never talks to the core.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,11 @@ struct PreparedRequest {
 
 /// `max_context`: tokens of prompt and answer together. `default_seed`: when the request has none.
 /// Errors: 400, naming the parameter; context_length_exceeded.
-ApiResult<PreparedRequest> prepare(const GenerateRequest& request, const ServedModel& model, std::uint32_t max_context,
-                                   std::uint64_t default_seed);
+ApiResult<PreparedRequest> prepare(const GenerateRequest& request, const ServedModel& model,
+                                   std::uint32_t max_context, std::uint64_t default_seed);
 
 /// The tokens of a /tokenize request. Errors: as above.
-ApiResult<std::vector<TokenId>> prepare_tokens(const TokenizeRequest& request, const ServedModel& model);
+ApiResult<std::vector<TokenId>> prepare_tokens(const TokenizeRequest& request,
+                                               const ServedModel& model);
 
 }  // namespace infos

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which path and method is whose: the built-in endpoints, the registered ones, and the answers for all others.
+// Which path and method is whose: the built-in endpoints, the registered ones, and the answers for
+// all others.
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +32,8 @@ class Owed {
  public:
   explicit Owed(std::shared_ptr<HttpSession> session) : session_(std::move(session)) {}
   ~Owed() {
-    if (!done_) session_->reply(to_answer(api_error(500, "no_answer", "The handler gave no answer.")));
+    if (!done_)
+      session_->reply(to_answer(api_error(500, "no_answer", "The handler gave no answer.")));
   }
   void reply(HttpReply reply) {
     if (std::exchange(done_, true)) return;
@@ -49,8 +51,9 @@ class Owed {
 
 HttpAnswer no_such_url(const HttpHead& head) {
   const std::string_view path = head.path();
-  return to_answer(api_error(404, "unknown_url",
-                             "Unknown request URL: " + head.method + " " + std::string(path.substr(0, 200)) + "."));
+  return to_answer(api_error(
+      404, "unknown_url",
+      "Unknown request URL: " + head.method + " " + std::string(path.substr(0, 200)) + "."));
 }
 
 }  // namespace
@@ -68,12 +71,16 @@ void Gateway::State::add_built_ins() {
     Route& route = path.back() == '*' ? prefixes[path.substr(0, path.size() - 1)] : routes[path];
     route.exposure = exposure;
     route.methods = "GET, HEAD";
-    route.built_in = [answer](Session session, HttpMessage message) { session->reply(answer(message.head)); };
+    route.built_in = [answer](Session session, HttpMessage message) {
+      session->reply(answer(message.head));
+    };
   };
   const auto post = [&](const std::string& path, auto action) {
     Route& route = routes[path];
     route.methods = "POST";
-    route.built_in = [action](Session session, HttpMessage message) { action(session, std::move(message)); };
+    route.built_in = [action](Session session, HttpMessage message) {
+      action(session, std::move(message));
+    };
   };
   get("/live", Exposure::open, [](const HttpHead&) { return text_answer(200, "live\n"); });
   get("/ready", Exposure::open, [this](const HttpHead&) { return ready_answer(); });
@@ -83,14 +90,18 @@ void Gateway::State::add_built_ins() {
     return answer;
   });
   get("/v1/models", Exposure::everywhere, [this](const HttpHead&) { return models_answer(); });
-  get("/v1/models/*", Exposure::everywhere, [this](const HttpHead& head) { return one_model_answer(head.path()); });
-  post("/v1/chat/completions", [this](Session s, HttpMessage m) { generate(s, std::move(m), Api::chat); });
-  post("/v1/completions", [this](Session s, HttpMessage m) { generate(s, std::move(m), Api::completions); });
+  get("/v1/models/*", Exposure::everywhere,
+      [this](const HttpHead& head) { return one_model_answer(head.path()); });
+  post("/v1/chat/completions",
+       [this](Session s, HttpMessage m) { generate(s, std::move(m), Api::chat); });
+  post("/v1/completions",
+       [this](Session s, HttpMessage m) { generate(s, std::move(m), Api::completions); });
   post("/tokenize", [this](Session s, HttpMessage m) { tokenize(s, std::move(m)); });
   post("/detokenize", [this](Session s, HttpMessage m) { detokenize(s, std::move(m)); });
 }
 
-const Gateway::State::Route* Gateway::State::find_route(std::string_view path, Origin origin) const {
+const Gateway::State::Route* Gateway::State::find_route(std::string_view path,
+                                                        Origin origin) const {
   const Route* found = nullptr;
   if (const auto it = routes.find(path); it != routes.end()) {
     found = &it->second;
@@ -103,7 +114,8 @@ const Gateway::State::Route* Gateway::State::find_route(std::string_view path, O
       }
     }
   }
-  if (found && found->exposure == Exposure::unix_only && origin != Origin::unix_socket) return nullptr;
+  if (found && found->exposure == Exposure::unix_only && origin != Origin::unix_socket)
+    return nullptr;
   return found;
 }
 
@@ -134,27 +146,32 @@ std::optional<HttpAnswer> Gateway::State::admit(const HttpHead& head) {
   const bool open = route && route->exposure == Exposure::open;
   if (keys.required() && head.origin == Origin::tcp && !open && head.method != "OPTIONS" &&
       !keys.tenant(bearer_token(head.authorization))) {
-    ApiError error = api_error(401, "invalid_api_key",
-                               head.authorization.empty()
-                                   ? "You did not provide an API key; send it as 'Authorization: Bearer KEY'."
-                                   : "Incorrect API key provided.");
+    ApiError error =
+        api_error(401, "invalid_api_key",
+                  head.authorization.empty()
+                      ? "You did not provide an API key; send it as 'Authorization: Bearer KEY'."
+                      : "Incorrect API key provided.");
     error.type = "invalid_request_error";
     return to_answer(error);
   }
   if (!route) return no_such_url(head);
   const std::string methods = allowed(*route);
   if (!contains_word(methods, head.method)) {
-    HttpAnswer answer = to_answer(api_error(405, "method_not_allowed", "Not allowed to " + head.method.substr(0, 40) + " on " +
-                                                                           std::string(path.substr(0, 200)) + "; allowed: " + methods + "."));
+    HttpAnswer answer =
+        to_answer(api_error(405, "method_not_allowed",
+                            "Not allowed to " + head.method.substr(0, 40) + " on " +
+                                std::string(path.substr(0, 200)) + "; allowed: " + methods + "."));
     answer.allow = methods;
     return answer;
   }
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
-    return to_answer(api_error(415, "unsupported_encoding", "The request's body must not be compressed."));
+    return to_answer(
+        api_error(415, "unsupported_encoding", "The request's body must not be compressed."));
   }
   // Other types are taken for JSON: curl -d names its own default, and everybody forgets.
   if (head.content_type.starts_with("multipart/")) {
-    return to_answer(api_error(415, "unsupported_media_type", "The request's body must be application/json."));
+    return to_answer(
+        api_error(415, "unsupported_media_type", "The request's body must be application/json."));
   }
   return std::nullopt;
 }
@@ -171,9 +188,11 @@ void Gateway::State::request(const std::shared_ptr<HttpSession>& session, HttpMe
   if (route->built_in) return route->built_in(session, std::move(message));
   name_request(*session, message.head);
   auto handler = route->registered.find(message.head.method);
-  if (handler == route->registered.end() && message.head.method == "HEAD") handler = route->registered.find("GET");
+  if (handler == route->registered.end() && message.head.method == "HEAD")
+    handler = route->registered.find("GET");
   INFOS_CHECK(handler != route->registered.end());
-  const HttpRequest request{message.head.method, message.head.target, message.head.path(), message.head.query(), message.body};
+  const HttpRequest request{message.head.method, message.head.target, message.head.path(),
+                            message.head.query(), message.body};
   // Shared: a handler may copy its HttpRespond.
   const auto owed = std::make_shared<Owed>(session);
   handler->second(request, [owed](HttpReply reply) { owed->reply(std::move(reply)); });
@@ -181,7 +200,8 @@ void Gateway::State::request(const std::shared_ptr<HttpSession>& session, HttpMe
 
 HttpAnswer Gateway::State::models_answer() const {
   std::vector<ModelRow> rows;
-  for (const auto& [name, model] : *models) rows.push_back({name, model->created, model->config.max_context});
+  for (const auto& [name, model] : *models)
+    rows.push_back({name, model->created, model->config.max_context});
   HttpAnswer answer;
   answer.body = models_body(rows);
   return answer;
@@ -191,7 +211,8 @@ HttpAnswer Gateway::State::one_model_answer(std::string_view path) const {
   const auto name = percent_decode(path.substr(std::string_view("/v1/models/").size()));
   const auto it = name ? models->find(*name) : models->end();
   if (it == models->end()) {
-    ApiError error = api_error(404, "model_not_found", "The model '" + name.value_or("?") + "' does not exist.");
+    ApiError error =
+        api_error(404, "model_not_found", "The model '" + name.value_or("?") + "' does not exist.");
     error.param = "model";
     return to_answer(error);
   }
@@ -201,9 +222,12 @@ HttpAnswer Gateway::State::one_model_answer(std::string_view path) const {
 }
 
 HttpAnswer Gateway::State::ready_answer() const {
-  const bool any = std::any_of(models->begin(), models->end(), [&](const auto& entry) { return core.routable(entry.first); });
+  const bool any = std::any_of(models->begin(), models->end(),
+                               [&](const auto& entry) { return core.routable(entry.first); });
   if (ready == Ready::yes && !draining && any) return text_answer(200, "ready\n");
-  HttpAnswer answer = text_answer(503, draining ? "shutting down\n" : models->empty() ? "no model is configured\n" : "no model can be served yet\n");
+  HttpAnswer answer = text_answer(503, draining          ? "shutting down\n"
+                                       : models->empty() ? "no model is configured\n"
+                                                         : "no model can be served yet\n");
   answer.retry_after = seconds(1);
   return answer;
 }

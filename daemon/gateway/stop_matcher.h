@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds stop strings in text that comes in pieces, and holds back what could still become one. Byte by byte: where the
-// pieces are cut makes no difference. Decides only where text ends; any thread, one owner.
+// Finds stop strings in text that comes in pieces, and holds back what could still become one. Byte
+// by byte: where the pieces are cut makes no difference. Decides only where text ends; any thread,
+// one owner.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,9 @@ class StopMatcher {
   explicit StopMatcher(std::vector<std::string> stops);
 
   /// Takes the next text and appends to `out` what is now certain to be part of the answer.
-  /// Returns: true when a stop string is complete; it and everything after it is dropped, later text too. Of several
-  /// stop strings the one that is complete first wins, the longest of those complete at the same byte.
+  /// Returns: true when a stop string is complete; it and everything after it is dropped, later
+  /// text too. Of several stop strings the one that is complete first wins, the longest of those
+  /// complete at the same byte.
   bool feed(std::string_view text, std::string& out);
   /// The answer ended otherwise: appends what was held back.
   void flush(std::string& out);

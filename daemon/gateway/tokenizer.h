@@ -17,14 +17,19 @@ namespace infos {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  enum class Specials { parse, as_text };  ///< whether "<|eot|>" in the text is the special token or plain characters
+  enum class Specials {
+    parse,
+    as_text
+  };  ///< whether "<|eot|>" in the text is the special token or plain characters
   enum class AddBos { if_model_does, no };
 
-  /// Any bytes are accepted. Those that are not UTF-8 keep their value where the model has byte tokens, and are the unknown
-  /// token (or, without one, nothing) where it has none.
-  virtual std::vector<TokenId> encode(std::string_view text, Specials specials, AddBos bos) const = 0;
-  /// The bytes that a token stands for in running text; empty for control tokens. May be a part of a UTF-8 character.
-  /// `first` matters to SentencePiece models, whose first token loses its leading space.
+  /// Any bytes are accepted. Those that are not UTF-8 keep their value where the model has byte
+  /// tokens, and are the unknown token (or, without one, nothing) where it has none.
+  virtual std::vector<TokenId> encode(std::string_view text, Specials specials,
+                                      AddBos bos) const = 0;
+  /// The bytes that a token stands for in running text; empty for control tokens. May be a part of
+  /// a UTF-8 character. `first` matters to SentencePiece models, whose first token loses its
+  /// leading space.
   enum class Place { first, later };
   virtual std::string piece(TokenId token, Place place) const = 0;
   virtual std::size_t vocabulary() const = 0;
@@ -38,11 +43,12 @@ class Tokenizer {
 /// Errors: corrupt, unsupported: naming the field of the file.
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const TokenizerSource& source);
 
-/// Turns a stream of tokens into whole UTF-8 text: holds back the bytes of an unfinished character, and replaces what can
-/// never become one by U+FFFD.
+/// Turns a stream of tokens into whole UTF-8 text: holds back the bytes of an unfinished character,
+/// and replaces what can never become one by U+FFFD.
 class Detokenizer {
  public:
-  /// `start`: whether the stream is a text of its own, or goes on after text that was there before (`later`).
+  /// `start`: whether the stream is a text of its own, or goes on after text that was there before
+  /// (`later`).
   explicit Detokenizer(const Tokenizer& tokenizer, Tokenizer::Place start = Tokenizer::Place::first)
       : tokenizer_(&tokenizer), first_(start == Tokenizer::Place::first) {}
   /// The text that `token` completes; may be empty.

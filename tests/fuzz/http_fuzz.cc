@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: whatever bytes a client sends, in whatever pieces, a session answers valid responses or closes, and gives back what
-// it booked. Method: a real session on one end of a socket pair; the first byte says how the rest is cut.
-#include <boost/asio/io_context.hpp>
+// Goal: whatever bytes a client sends, in whatever pieces, a session answers valid responses or
+// closes, and gives back what it booked. Method: a real session on one end of a socket pair; the
+// first byte says how the rest is cut.
 #include <sys/socket.h>
 #include <unistd.h>
+#include <boost/asio/io_context.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -76,7 +77,8 @@ void drain(int fd, std::string& seen) {
     if (n <= 0) break;
     seen.append(buffer, static_cast<std::size_t>(n));
   }
-  INFOS_CHECK(seen.empty() || seen.starts_with(std::string_view("HTTP/1.1 ").substr(0, seen.size())));
+  INFOS_CHECK(seen.empty() ||
+              seen.starts_with(std::string_view("HTTP/1.1 ").substr(0, seen.size())));
 }
 
 void run_session(std::string_view bytes, std::size_t piece) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: what an answer says does not depend on how its tokens and deliveries are cut, and has the OpenAI API's shape.
-// Method: answers of known tokens, their JSON parsed again; stop strings and partial characters across deliveries.
+// Goal: what an answer says does not depend on how its tokens and deliveries are cut, and has the
+// OpenAI API's shape. Method: answers of known tokens, their JSON parsed again; stop strings and
+// partial characters across deliveries.
 #include "daemon/gateway/answer.h"
 
-#include <boost/json.hpp>
 #include <gtest/gtest.h>
+#include <boost/json.hpp>
 
 #include "daemon/gateway/json_text.h"
 #include "tests/gateway/byte_tokenizer.h"
@@ -52,8 +53,10 @@ std::vector<json::value> events_of(const std::string& stream) {
 }
 
 // A chat answer of one choice whose bytes come in deliveries of the sizes that `cuts` draws.
-std::string streamed_text(const std::string& bytes, const std::vector<std::string>& stops, Rng& cuts, bool& stopped) {
-  Answer answer(head(Api::chat), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1, {{}}, stops);
+std::string streamed_text(const std::string& bytes, const std::vector<std::string>& stops,
+                          Rng& cuts, bool& stopped) {
+  Answer answer(head(Api::chat), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1, {{}},
+                stops);
   std::string stream;
   stopped = false;
   for (std::size_t at = 0; at < bytes.size() && !stopped;) {
@@ -73,7 +76,8 @@ std::string streamed_text(const std::string& bytes, const std::vector<std::strin
 }
 
 TEST(Answer, ChatStream_HasTheApisShape) {
-  Answer answer(head(Api::chat, -1, true), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1, {{}}, {});
+  Answer answer(head(Api::chat, -1, true), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1,
+                {{}}, {});
   EXPECT_FALSE(answer.deliver(0, sampled("a\"")));
   EXPECT_FALSE(answer.deliver(0, sampled("\n")));
   EXPECT_FALSE(answer.complete());
@@ -101,13 +105,15 @@ TEST(Answer, ChatStream_HasTheApisShape) {
   EXPECT_EQ(events[3].at("choices").at(0).at("finish_reason"), "length");
   EXPECT_TRUE(events[3].at("choices").at(0).at("delta").as_object().empty());
   EXPECT_TRUE(events[4].at("choices").as_array().empty());
-  EXPECT_EQ(events[4].at("usage"), json::parse(R"({"prompt_tokens":7,"completion_tokens":3,"total_tokens":10,
+  EXPECT_EQ(events[4].at("usage"),
+            json::parse(R"({"prompt_tokens":7,"completion_tokens":3,"total_tokens":10,
                                                   "prompt_tokens_details":{"cached_tokens":4}})"));
   EXPECT_EQ(events[5], "[DONE]");
 }
 
 TEST(Answer, StreamWithoutUsage_DoesNotMentionIt) {
-  Answer answer(head(Api::completions), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1, {{}}, {});
+  Answer answer(head(Api::completions), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1,
+                {{}}, {});
   answer.deliver(0, sampled("x"));
   answer.finish(0, finish(FinishReason::stop));
   std::string stream;
@@ -122,22 +128,26 @@ TEST(Answer, StreamWithoutUsage_DoesNotMentionIt) {
 }
 
 TEST(Answer, WholeBodies_HaveTheApisShape) {
-  Answer chat(head(Api::chat), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 2, {{}, {}}, {});
+  Answer chat(head(Api::chat), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 2, {{}, {}},
+              {});
   chat.deliver(1, sampled("two"));
   chat.deliver(0, sampled("one"));
   chat.finish(0, finish(FinishReason::stop, 5, 0));
   chat.finish(1, finish(FinishReason::length, 5, 5));
   const json::value body = json::parse(chat.body());
   EXPECT_EQ(body.at("object"), "chat.completion");
-  EXPECT_EQ(body.at("choices").at(0).at("message"), json::parse(R"({"role":"assistant","content":"one","refusal":null})"));
+  EXPECT_EQ(body.at("choices").at(0).at("message"),
+            json::parse(R"({"role":"assistant","content":"one","refusal":null})"));
   EXPECT_EQ(body.at("choices").at(0).at("finish_reason"), "stop");
   EXPECT_EQ(body.at("choices").at(1).at("message").at("content"), "two");
   EXPECT_EQ(body.at("choices").at(1).at("index"), 1);
   EXPECT_EQ(body.at("choices").at(1).at("finish_reason"), "length");
-  EXPECT_EQ(body.at("usage"), json::parse(R"({"prompt_tokens":5,"completion_tokens":6,"total_tokens":11,
+  EXPECT_EQ(body.at("usage"),
+            json::parse(R"({"prompt_tokens":5,"completion_tokens":6,"total_tokens":11,
                                               "prompt_tokens_details":{"cached_tokens":0}})"))
       << "a prompt counts once for its two choices";
-  Answer text(head(Api::completions), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 1, {{"pro", {}}, {"mpt", {}}}, {});
+  Answer text(head(Api::completions), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 1,
+              {{"pro", {}}, {"mpt", {}}}, {});
   text.deliver(0, sampled("a"));
   text.finish(0, finish(FinishReason::stop, 3, 1));
   text.finish(1, finish(FinishReason::stop, 4, 2));
@@ -150,7 +160,8 @@ TEST(Answer, WholeBodies_HaveTheApisShape) {
 }
 
 TEST(Answer, StopString_EndsTheChoiceOnceAndCutsIt) {
-  Answer answer(head(Api::chat), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 1, {{}}, {"END"});
+  Answer answer(head(Api::chat), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 1, {{}},
+                {"END"});
   EXPECT_FALSE(answer.deliver(0, sampled("one E")));
   EXPECT_TRUE(answer.deliver(0, sampled("NDxyz")));
   EXPECT_FALSE(answer.deliver(0, sampled("more"))) << "said once";
@@ -158,13 +169,15 @@ TEST(Answer, StopString_EndsTheChoiceOnceAndCutsIt) {
   const json::value body = json::parse(answer.body());
   EXPECT_EQ(body.at("choices").at(0).at("message").at("content"), "one ");
   EXPECT_EQ(body.at("choices").at(0).at("finish_reason"), "stop");
-  EXPECT_EQ(body.at("usage").at("completion_tokens"), 7) << "tokens after the stop string do not count";
+  EXPECT_EQ(body.at("usage").at("completion_tokens"), 7)
+      << "tokens after the stop string do not count";
 }
 
 TEST(Answer, DeliveriesCutAnywhere_GiveTheSameText) {
   const std::string bytes = "a\xC3\xA9\xE2\x82\xACz\xF0\x9F\x98\x80 \xFF stop! and more st";
   Rng rng(5);
-  for (const auto& stops : std::vector<std::vector<std::string>>{{}, {"stop!"}, {"z\xF0\x9F\x98\x80"}, {"\xEF\xBF\xBD"}}) {
+  for (const auto& stops : std::vector<std::vector<std::string>>{
+           {}, {"stop!"}, {"z\xF0\x9F\x98\x80"}, {"\xEF\xBF\xBD"}}) {
     std::optional<std::string> first;
     for (int round = 0; round < 200; ++round) {
       bool stopped = false;
@@ -175,11 +188,13 @@ TEST(Answer, DeliveriesCutAnywhere_GiveTheSameText) {
     }
   }
   bool stopped = false;
-  EXPECT_EQ(streamed_text(bytes, {}, rng, stopped), "a\xC3\xA9\xE2\x82\xACz\xF0\x9F\x98\x80 \xEF\xBF\xBD stop! and more st");
+  EXPECT_EQ(streamed_text(bytes, {}, rng, stopped),
+            "a\xC3\xA9\xE2\x82\xACz\xF0\x9F\x98\x80 \xEF\xBF\xBD stop! and more st");
 }
 
 TEST(Answer, ChatLogprobs_StandWithTheirText) {
-  Answer answer(head(Api::chat, 1), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1, {{}}, {"XY"});
+  Answer answer(head(Api::chat, 1), AnswerMode::stream, std::make_shared<ByteTokenizer>(), 1, {{}},
+                {"XY"});
   std::vector<SampledToken> tokens = sampled("a\xC3\xA9X");
   tokens[0].logprob = -0.25F;
   tokens[0].top = {{'b', -0.125F}, {'a', -0.25F}};
@@ -189,7 +204,8 @@ TEST(Answer, ChatLogprobs_StandWithTheirText) {
   const auto events = events_of(stream);
   ASSERT_EQ(events.size(), 2u);
   const json::value& content = events[1].at("choices").at(0).at("logprobs").at("content");
-  ASSERT_EQ(content.as_array().size(), 3u) << "a and both halves of the character, not the X that is held back";
+  ASSERT_EQ(content.as_array().size(), 3u)
+      << "a and both halves of the character, not the X that is held back";
   EXPECT_EQ(content.at(0), json::parse(R"({"token":"a","logprob":-0.25,"bytes":[97],
       "top_logprobs":[{"token":"b","logprob":-0.125,"bytes":[98]}]})"));
   EXPECT_EQ(content.at(1).at("bytes"), json::parse("[195]"));
@@ -198,14 +214,17 @@ TEST(Answer, ChatLogprobs_StandWithTheirText) {
   answer.finish(0, finish(FinishReason::stop));
   stream.clear();
   answer.take_events(stream);
-  for (const json::value& e : events_of(stream)) EXPECT_EQ(e.at("choices").at(0).at("logprobs"), nullptr) << "cut off";
+  for (const json::value& e : events_of(stream))
+    EXPECT_EQ(e.at("choices").at(0).at("logprobs"), nullptr) << "cut off";
 }
 
 TEST(Answer, LegacyLogprobs_HaveOffsetsInCharacters) {
-  Answer answer(head(Api::completions, 2), AnswerMode::whole, std::make_shared<ByteTokenizer>(std::vector<std::string>{"\xC3\xA9", "n"}), 1,
-                {{}}, {});
-  std::vector<SampledToken> tokens = {{ByteTokenizer::kWords, -1.0F, {{'q', -0.5F}, {ByteTokenizer::kWords, -1.0F}}},
-                                      {'x', -2.0F, {{'n', -0.1F}, {ByteTokenizer::kWords + 1, -0.2F}}}};
+  Answer answer(head(Api::completions, 2), AnswerMode::whole,
+                std::make_shared<ByteTokenizer>(std::vector<std::string>{"\xC3\xA9", "n"}), 1, {{}},
+                {});
+  std::vector<SampledToken> tokens = {
+      {ByteTokenizer::kWords, -1.0F, {{'q', -0.5F}, {ByteTokenizer::kWords, -1.0F}}},
+      {'x', -2.0F, {{'n', -0.1F}, {ByteTokenizer::kWords + 1, -0.2F}}}};
   answer.deliver(0, tokens);
   answer.finish(0, finish(FinishReason::length));
   const json::value body = json::parse(answer.body());
@@ -214,23 +233,35 @@ TEST(Answer, LegacyLogprobs_HaveOffsetsInCharacters) {
   EXPECT_EQ(lp.at("text_offset"), json::parse("[0,1]"));
   EXPECT_EQ(lp.at("token_logprobs").at(1).to_number<double>(), -2.0);
   EXPECT_EQ(lp.at("top_logprobs").at(0).as_object().size(), 2u);
-  EXPECT_EQ(lp.at("top_logprobs").at(1).as_object().size(), 2u) << "n once, the likelier, and the chosen x";
+  EXPECT_EQ(lp.at("top_logprobs").at(1).as_object().size(), 2u)
+      << "n once, the likelier, and the chosen x";
   EXPECT_FLOAT_EQ(lp.at("top_logprobs").at(1).at("n").to_number<float>(), -0.1F);
 }
 
 TEST(Answer, ImpossibleLogprob_IsANumber) {
-  Answer answer(head(Api::chat, 0), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 1, {{}}, {});
+  Answer answer(head(Api::chat, 0), AnswerMode::whole, std::make_shared<ByteTokenizer>(), 1, {{}},
+                {});
   answer.deliver(0, std::vector<SampledToken>{{'a', -std::numeric_limits<float>::infinity(), {}}});
   answer.finish(0, finish(FinishReason::stop));
-  EXPECT_EQ(json::parse(answer.body()).at("choices").at(0).at("logprobs").at("content").at(0).at("logprob").to_number<double>(), -9999.0);
+  EXPECT_EQ(json::parse(answer.body())
+                .at("choices")
+                .at(0)
+                .at("logprobs")
+                .at("content")
+                .at(0)
+                .at("logprob")
+                .to_number<double>(),
+            -9999.0);
 }
 
 TEST(ErrorBody, HasTheApisShape) {
   ApiError error;
   error.message = "bad \"n\"";
   error.param = "n";
-  EXPECT_EQ(json::parse(error_body(error)),
-            json::parse(R"({"error":{"message":"bad \"n\"","type":"invalid_request_error","param":"n","code":null}})"));
+  EXPECT_EQ(
+      json::parse(error_body(error)),
+      json::parse(
+          R"({"error":{"message":"bad \"n\"","type":"invalid_request_error","param":"n","code":null}})"));
 }
 
 TEST(JsonText, EveryString_ReadsBackTheSame) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer for tests in which every byte is a token, so that a test decides where the tokens of a text are cut; ids from
-// 300 on stand for longer pieces given by the test.
+// A tokenizer for tests in which every byte is a token, so that a test decides where the tokens of
+// a text are cut; ids from 300 on stand for longer pieces given by the test.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the generation endpoints through real sockets: whole and streamed answers, stop strings, several choices, errors,
-// worker death, clients that go away. Method: a scripted worker whose tokens are bytes.
-#include <boost/json.hpp>
+// Goal: the generation endpoints through real sockets: whole and streamed answers, stop strings,
+// several choices, errors, worker death, clients that go away. Method: a scripted worker whose
+// tokens are bytes.
 #include <gtest/gtest.h>
+#include <boost/json.hpp>
 
 #include "tests/gateway/gateway_harness.h"
 
@@ -17,9 +18,12 @@ using test::Response;
 
 std::string chat(const std::string& more = "") {
   return post("/v1/chat/completions",
-              R"({"model":"m","messages":[{"role":"user","content":"hi"}])" + (more.empty() ? "" : "," + more) + "}");
+              R"({"model":"m","messages":[{"role":"user","content":"hi"}])" +
+                  (more.empty() ? "" : "," + more) + "}");
 }
-std::string completion(const std::string& more) { return post("/v1/completions", R"({"model":"m",)" + more + "}"); }
+std::string completion(const std::string& more) {
+  return post("/v1/completions", R"({"model":"m",)" + more + "}");
+}
 
 std::string text_of(const Response& r) {
   const json::value body = json::parse(r.body);
@@ -29,12 +33,14 @@ std::string text_of(const Response& r) {
 // The joined delta.content of a chat stream.
 std::string streamed(const Response& r) {
   std::string text;
-  for (std::size_t at = r.body.find("data: "); at != std::string::npos; at = r.body.find("data: ", at + 1)) {
+  for (std::size_t at = r.body.find("data: "); at != std::string::npos;
+       at = r.body.find("data: ", at + 1)) {
     const std::string data = r.body.substr(at + 6, r.body.find("\n\n", at) - at - 6);
     if (data == "[DONE]") continue;
     const json::value event = json::parse(data);
     for (const json::value& choice : event.at("choices").as_array()) {
-      if (const auto* c = choice.at("delta").as_object().if_contains("content")) text += c->as_string();
+      if (const auto* c = choice.at("delta").as_object().if_contains("content"))
+        text += c->as_string();
     }
   }
   return text;
@@ -133,9 +139,12 @@ TEST(GatewayChat, Parameters_ReachTheWorker) {
   Harness h;
   h.script = [](const Submit&) { return "x"; };
   Client c(h.port());
-  c.send(chat(R"("temperature":0.25,"top_p":0.5,"top_k":7,"min_p":0.125,"presence_penalty":1,"frequency_penalty":-1,
-                 "repetition_penalty":1.5,"logit_bias":{"65":-100},"seed":9,"max_tokens":3,"logprobs":true,"top_logprobs":2,
-                 "stop_token_ids":[10])"));
+  c.send(chat(
+      R"("temperature":0.25,"top_p":0.5,"top_k":7,"min_p":0.125,"presence_penalty":1,
+                 "frequency_penalty":-1,
+                 "repetition_penalty":1.5,"logit_bias":{"65":-100},"seed":9,"max_tokens":3,
+                 "logprobs":true,
+                 "top_logprobs":2,"stop_token_ids":[10])"));
   EXPECT_EQ(c.read().status, 200);
   const Submit s = h.next_submit();
   EXPECT_EQ(s.max_new_tokens, 3u);
@@ -169,7 +178,8 @@ TEST(GatewayCompletions, EveryPromptForm_IsAnswered) {
     EXPECT_EQ(r.status, 200) << r.body;
     std::string all;
     const json::value parsed = json::parse(r.body);
-    for (const json::value& choice : parsed.at("choices").as_array()) all += choice.at("text").as_string();
+    for (const json::value& choice : parsed.at("choices").as_array())
+      all += choice.at("text").as_string();
     return all;
   };
   EXPECT_EQ(texts(R"("prompt":"abc")"), "<4>") << "a begin token and three bytes";
@@ -202,15 +212,21 @@ TEST(GatewayErrors, BadRequests_AreAnsweredInTheApisShape) {
     EXPECT_EQ(body.at("error").at("code"), code) << r.body;
   };
   expect(post("/v1/chat/completions", "{"), 400, "invalid_json");
-  expect(post("/v1/chat/completions", R"({"model":"other","messages":[{"role":"user","content":"x"}]})"), 404, "model_not_found");
+  expect(post("/v1/chat/completions",
+              R"({"model":"other","messages":[{"role":"user","content":"x"}]})"),
+         404, "model_not_found");
   expect(chat(R"("temperature":9)"), 400, "invalid_value");
   expect(chat(R"("stream":true,"temperature":9)"), 400, "invalid_value");
   expect(chat(R"("logit_bias":{"99999":1})"), 400, "invalid_value");
-  expect(post("/v1/chat/completions", R"({"model":"m","messages":[{"role":"user","content":"raise"}]})"), 400, "invalid_value");
+  expect(post("/v1/chat/completions",
+              R"({"model":"m","messages":[{"role":"user","content":"raise"}]})"),
+         400, "invalid_value");
   expect(completion(R"("prompt":[])"), 400, "invalid_value");
   expect(completion(R"("prompt":[5000])"), 400, "invalid_value");
-  expect(completion("\"prompt\":\"" + std::string(5000, 'a') + "\""), 400, "context_length_exceeded");
-  expect(completion("\"prompt\":\"" + std::string(50000, 'a') + "\""), 400, "context_length_exceeded");
+  expect(completion("\"prompt\":\"" + std::string(5000, 'a') + "\""), 400,
+         "context_length_exceeded");
+  expect(completion("\"prompt\":\"" + std::string(50000, 'a') + "\""), 400,
+         "context_length_exceeded");
   expect(post("/v1/nothing", "{}"), 404, "unknown_url");
   EXPECT_EQ(h.live_requests(), 0u);
 }
@@ -311,7 +327,8 @@ TEST(GatewayStreams, ClientGoneWhileWaitingForAWorker_LeavesNothing) {
 void stream_to_nobody(Harness& h, Client& c) {
   c.send(chat(R"("stream":true,"logprobs":true,"top_logprobs":2)"));
   const Submit submit = h.next_submit();
-  for (std::uint32_t index = 0; index < 4000; index += 40) h.say(submit, std::string(40, 'a'), index);
+  for (std::uint32_t index = 0; index < 4000; index += 40)
+    h.say(submit, std::string(40, 'a'), index);
   EXPECT_EQ(h.next_cancel().request, submit.request);
   EXPECT_EQ(h.live_requests(), 0u);
   EXPECT_TRUE(c.closed_by_peer());
@@ -341,7 +358,10 @@ TEST(GatewayTokens, TokenizeAndDetokenize_AreInverse) {
   Client c(h.port());
   c.send(post("/tokenize", R"({"model":"m","prompt":"abc","return_token_strs":true})"));
   Response r = c.read();
-  EXPECT_EQ(json::parse(r.body), json::parse(R"({"count":4,"max_model_len":4096,"tokens":[256,97,98,99],"token_strs":["","a","b","c"]})"));
+  EXPECT_EQ(
+      json::parse(r.body),
+      json::parse(
+          R"({"count":4,"max_model_len":4096,"tokens":[256,97,98,99],"token_strs":["","a","b","c"]})"));
   c.send(post("/tokenize", R"({"prompt":"abc","add_special_tokens":false})"));
   r = c.read();
   EXPECT_EQ(json::parse(r.body).at("tokens"), json::parse("[97,98,99]"));

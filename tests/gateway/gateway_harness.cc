@@ -30,16 +30,18 @@ Result<std::string> PlainTemplate::render(const Input& input) const {
   return input.add_generation_prompt ? text + "assistant:" : text;
 }
 
-// ---- client --------------------------------------------------------------------------------------------------------
+// ---- client -------------------------------------------------------------------------------------
 
 Client::Client(std::uint16_t port, int receive_buffer) {
   fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (receive_buffer > 0) ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+  if (receive_buffer > 0)
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) throw std::runtime_error("connect");
+  if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    throw std::runtime_error("connect");
 }
 
 Client::Client(const std::string& unix_path) {
@@ -47,7 +49,8 @@ Client::Client(const std::string& unix_path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, unix_path.c_str(), sizeof address.sun_path - 1);
-  if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) throw std::runtime_error("connect");
+  if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    throw std::runtime_error("connect");
 }
 
 Client::~Client() { close(); }
@@ -90,7 +93,9 @@ std::string Client::read_until(std::string_view text) {
       in_.erase(0, at + text.size());
       return taken;
     }
-    if (!more()) throw std::runtime_error("closed before '" + std::string(text) + "'; so far: " + in_.substr(0, 2000));
+    if (!more())
+      throw std::runtime_error("closed before '" + std::string(text) +
+                               "'; so far: " + in_.substr(0, 2000));
   }
 }
 
@@ -108,7 +113,8 @@ Response Client::read(bool head_only) {
     const std::size_t colon = head.find(": ", at);
     if (colon < end) {
       std::string name = head.substr(at, colon - at);
-      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return std::tolower(c); });
       r.headers[name] = head.substr(colon + 2, end - colon - 2);
     }
     at = end + 2;
@@ -150,11 +156,12 @@ std::string get(const std::string& path, const std::string& headers, const std::
   return method + " " + path + " HTTP/1.1\r\nHost: t\r\n" + headers + "\r\n";
 }
 
-// ---- gateway with a scripted worker --------------------------------------------------------------------------------
+// ---- gateway with a scripted worker -------------------------------------------------------------
 
 struct Harness::State {
   boost::asio::io_context io{1};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard = boost::asio::make_work_guard(io);
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard =
+      boost::asio::make_work_guard(io);
   std::unique_ptr<Gateway> gateway;
   std::thread thread;
   Generation generation{1};
@@ -168,7 +175,8 @@ struct Harness::State {
   template <typename T>
   T next(std::deque<T>& queue) {
     std::unique_lock lock(mutex);
-    if (!heard.wait_for(lock, kWaitMax, [&] { return !queue.empty(); })) throw std::runtime_error("the worker heard nothing");
+    if (!heard.wait_for(lock, kWaitMax, [&] { return !queue.empty(); }))
+      throw std::runtime_error("the worker heard nothing");
     T value = queue.front();
     queue.pop_front();
     return value;
@@ -197,7 +205,8 @@ struct Harness::State {
     }
     return r;
   }
-  StepReport ending(const Submit& submit, FinishReason reason, std::uint32_t count, const std::string& message) {
+  StepReport ending(const Submit& submit, FinishReason reason, std::uint32_t count,
+                    const std::string& message) {
     StepReport r;
     SequenceEnd e;
     e.request = submit.request;
@@ -214,7 +223,9 @@ struct Harness::State {
     const auto limit = std::min<std::size_t>(text.size(), submit.max_new_tokens);
     if (index < limit) {
       report(tokens(submit, text.substr(index, 1), index));
-      boost::asio::post(io, [this, submit, text, index] { if (gateway) play(submit, text, index + 1); });
+      boost::asio::post(io, [this, submit, text, index] {
+        if (gateway) play(submit, text, index + 1);
+      });
       return;
     }
     report(ending(submit, text.size() > limit ? FinishReason::length : FinishReason::stop,
@@ -231,7 +242,12 @@ Harness::Harness(GatewayOptions options) : state_(std::make_unique<State>()) {
   s.gateway->on_send_worker([this, &s](const SendWorker& send) {
     if (const auto* submit = std::get_if<Submit>(&send.message)) {
       const std::string text = script ? script(*submit) : "";
-      if (!text.empty()) boost::asio::post(s.io, [&s, submit = *submit, text] { if (s.gateway) s.play(submit, text, static_cast<std::uint32_t>(submit.tokens.size()) - submit.prompt_tokens); });
+      if (!text.empty())
+        boost::asio::post(s.io, [&s, submit = *submit, text] {
+          if (s.gateway)
+            s.play(submit, text,
+                   static_cast<std::uint32_t>(submit.tokens.size()) - submit.prompt_tokens);
+        });
       const std::lock_guard lock(s.mutex);
       s.submits.push_back(*submit);
     } else if (const auto* cancel = std::get_if<Cancel>(&send.message)) {
@@ -280,8 +296,10 @@ void Harness::say(const Submit& submit, std::string_view text, std::uint32_t ind
   on_gateway([&](Gateway&) { state_->report(state_->tokens(submit, text, index)); });
 }
 
-void Harness::end(const Submit& submit, FinishReason reason, std::uint32_t answer_tokens, const std::string& message) {
-  on_gateway([&](Gateway&) { state_->report(state_->ending(submit, reason, answer_tokens, message)); });
+void Harness::end(const Submit& submit, FinishReason reason, std::uint32_t answer_tokens,
+                  const std::string& message) {
+  on_gateway(
+      [&](Gateway&) { state_->report(state_->ending(submit, reason, answer_tokens, message)); });
 }
 
 void Harness::worker_down() {
@@ -289,7 +307,9 @@ void Harness::worker_down() {
 }
 
 void Harness::worker_up() {
-  on_gateway([&](Gateway& g) { g.worker_up(WorkerId{1}, Generation{++state_->generation.value}, state_->ready()); });
+  on_gateway([&](Gateway& g) {
+    g.worker_up(WorkerId{1}, Generation{++state_->generation.value}, state_->ready());
+  });
 }
 
 std::size_t Harness::live_requests() {

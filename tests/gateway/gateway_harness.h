@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole gateway on an ephemeral loopback port with a scripted worker in place of a real one, and a blocking HTTP client
-// that says bytes exactly as a test wants them. The gateway runs on its own thread; waits end at a generous bound.
+// A whole gateway on an ephemeral loopback port with a scripted worker in place of a real one, and
+// a blocking HTTP client that says bytes exactly as a test wants them. The gateway runs on its own
+// thread; waits end at a generous bound.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +51,8 @@ class Client {
   void send(std::string_view bytes);
   /// Reads the next response, with its body.
   Response read(bool head_only = false);
-  /// Reads until `text` has been seen in what came since the last call that took something, and takes all up to it.
+  /// Reads until `text` has been seen in what came since the last call that took something, and
+  /// takes all up to it.
   std::string read_until(std::string_view text);
   /// True when the peer closes (or resets) the connection, all else it sends being dropped.
   bool closed_by_peer();
@@ -66,7 +68,8 @@ class Client {
 };
 
 std::string post(const std::string& path, const std::string& body, const std::string& headers = "");
-std::string get(const std::string& path, const std::string& headers = "", const std::string& method = "GET");
+std::string get(const std::string& path, const std::string& headers = "",
+                const std::string& method = "GET");
 
 class Harness {
  public:
@@ -77,14 +80,16 @@ class Harness {
   void on_gateway(const std::function<void(Gateway&)>& action);
   std::uint16_t port() const { return port_; }
 
-  /// What the worker answers to a Submit: all tokens of this text, one report for each, then the end. Empty: nothing by
-  /// itself; the test speaks through say() and end(). Called on the gateway's thread.
+  /// What the worker answers to a Submit: all tokens of this text, one report for each, then the
+  /// end. Empty: nothing by itself; the test speaks through say() and end(). Called on the
+  /// gateway's thread.
   std::function<std::string(const Submit&)> script;
   /// The next message to the worker of the given kind.
   Submit next_submit();
   Cancel next_cancel();
   void say(const Submit& submit, std::string_view text, std::uint32_t index);
-  void end(const Submit& submit, FinishReason reason, std::uint32_t answer_tokens, const std::string& message = "");
+  void end(const Submit& submit, FinishReason reason, std::uint32_t answer_tokens,
+           const std::string& message = "");
   void worker_down();
   void worker_up();
   std::size_t live_requests();

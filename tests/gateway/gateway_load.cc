@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what the gateway itself costs: CPU time of its thread per streamed token and per request, with a worker that
-// costs next to nothing and clients on other threads. CPU time, so that a busy machine does not distort it.
+// Measures what the gateway itself costs: CPU time of its thread per streamed token and per
+// request, with a worker that costs next to nothing and clients on other threads. CPU time, so that
+// a busy machine does not distort it.
 //   gateway_load [streams [tokens [requests]]]
 #include <time.h>
 
@@ -47,7 +48,8 @@ class StepWorker {
     StepReport report;
     std::vector<Sequence> left;
     for (Sequence& s : running_) {
-      report.tokens.push_back({s.request, s.attempt, s.emitted++, {test::ByteTokenizer::kWords, -1.0F, {}}});
+      report.tokens.push_back(
+          {s.request, s.attempt, s.emitted++, {test::ByteTokenizer::kWords, -1.0F, {}}});
       if (s.emitted < s.limit) {
         left.push_back(s);
       } else {
@@ -77,9 +79,10 @@ double cpu_seconds() {
 }
 
 std::string chat(std::uint32_t tokens, bool stream) {
-  return test::post("/v1/chat/completions",
-                    R"({"model":"m","messages":[{"role":"system","content":"You are helpful."},{"role":"user","content":"Tell me a story."}],"max_tokens":)" +
-                        std::to_string(tokens) + (stream ? R"(,"stream":true})" : "}"));
+  return test::post(
+      "/v1/chat/completions",
+      R"({"model":"m","messages":[{"role":"system","content":"You are helpful."},{"role":"user","content":"Tell me a story."}],"max_tokens":)" +
+          std::to_string(tokens) + (stream ? R"(,"stream":true})" : "}"));
 }
 
 int run(std::size_t streams, std::uint32_t tokens, std::size_t requests) {
@@ -121,11 +124,13 @@ int run(std::size_t streams, std::uint32_t tokens, std::size_t requests) {
     });
   }
   for (auto& c : clients) c.join();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
   const double streamed = sample() - before;
   const double n = static_cast<double>(streams) * tokens;
-  std::printf("%zu streams of %u tokens: %.2f us of the gateway's thread per token, %.0f tokens/s in all\n", streams, tokens,
-              streamed / n * 1e6, n / seconds);
+  std::printf(
+      "%zu streams of %u tokens: %.2f us of the gateway's thread per token, %.0f tokens/s in all\n",
+      streams, tokens, streamed / n * 1e6, n / seconds);
 
   const double start = sample();
   test::Client c(port);
@@ -133,8 +138,12 @@ int run(std::size_t streams, std::uint32_t tokens, std::size_t requests) {
     c.send(chat(1, false));
     if (c.read().status != 200) std::abort();
   }
-  std::printf("%zu requests of 1 token: %.2f us of the gateway's thread per request\n", requests, (sample() - start) / static_cast<double>(requests) * 1e6);
-  boost::asio::post(io, [&] { gateway.reset(); guard.reset(); });
+  std::printf("%zu requests of 1 token: %.2f us of the gateway's thread per request\n", requests,
+              (sample() - start) / static_cast<double>(requests) * 1e6);
+  boost::asio::post(io, [&] {
+    gateway.reset();
+    guard.reset();
+  });
   thread.join();
   return 0;
 }

@@ -24,7 +24,8 @@ TEST(HttpMessage, ResponseHeads_SayWhatFollows) {
   std::string out;
   append_response_head(out, head);
   EXPECT_EQ(out,
-            "HTTP/1.1 429 Too Many Requests\r\nServer: s\r\nDate: d\r\nX-Request-Id: r\r\nContent-Type: application/json\r\n"
+            "HTTP/1.1 429 Too Many Requests\r\nServer: s\r\nDate: d\r\nX-Request-Id: "
+            "r\r\nContent-Type: application/json\r\n"
             "Allow: GET\r\nRetry-After: 2\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
 }
 
@@ -77,7 +78,9 @@ TEST(ApiKeys, Lines_GiveKeysAndTenants) {
 }
 
 TEST(ApiKeys, BadFiles_NameTheLineAndNotTheKey) {
-  for (const auto& [text, place] : {std::pair{"secret-one a b", "keys:1:"}, {"\nshort", "keys:2:"}, {"# none", "keys:1:"},
+  for (const auto& [text, place] : {std::pair{"secret-one a b", "keys:1:"},
+                                    {"\nshort", "keys:2:"},
+                                    {"# none", "keys:1:"},
                                     {"secret-one\nsecret-one x", "keys:2:"}}) {
     const auto keys = ApiKeys::parse(text, "keys");
     ASSERT_FALSE(keys.ok()) << text;

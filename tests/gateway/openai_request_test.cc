@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: bodies of the OpenAI API are read as its documentation says; what is not served is refused by name. Method: tables
-// of bodies with the parameter at fault.
+// Goal: bodies of the OpenAI API are read as its documentation says; what is not served is refused
+// by name. Method: tables of bodies with the parameter at fault.
 #include "daemon/gateway/openai_request.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ ApiError bad(Api api, const std::string& body, const RequestLimits& limits = kLi
 }
 
 std::string chat(const std::string& more) {
-  return R"({"model":"m","messages":[{"role":"user","content":"hi"}])" + (more.empty() ? "" : "," + more) + "}";
+  return R"({"model":"m","messages":[{"role":"user","content":"hi"}])" +
+         (more.empty() ? "" : "," + more) + "}";
 }
 std::string completion(const std::string& more) {
   return R"({"model":"m","prompt":"hi")" + (more.empty() ? "" : "," + more) + "}";
@@ -48,10 +49,15 @@ TEST(OpenAiRequest, PlainChat_LeavesDefaultsToTheModel) {
 }
 
 TEST(OpenAiRequest, EveryServedParameter_IsRead) {
-  const auto r = good(Api::chat, chat(R"("n":3,"stop":["a","b"],"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,
-      "presence_penalty":-1,"frequency_penalty":2,"repetition_penalty":1.1,"logit_bias":{"7":-100,"3":1.5},"seed":-1,
-      "max_tokens":5,"max_completion_tokens":9,"stream":true,"stream_options":{"include_usage":true},"logprobs":true,
-      "top_logprobs":4,"ignore_eos":true,"stop_token_ids":[1,2],"chat_template_kwargs":{"a":1},"user":"u",
+  const auto r =
+      good(Api::chat,
+           chat(R"("n":3,"stop":["a","b"],"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,
+      "presence_penalty":-1,"frequency_penalty":2,"repetition_penalty":1.1,
+      "logit_bias":{"7":-100,"3":1.5},"seed":-1,
+      "max_tokens":5,"max_completion_tokens":9,"stream":true,
+      "stream_options":{"include_usage":true},"logprobs":true,
+      "top_logprobs":4,"ignore_eos":true,"stop_token_ids":[1,2],
+      "chat_template_kwargs":{"a":1},"user":"u",
       "add_generation_prompt":false)"));
   EXPECT_EQ(r.n, 3u);
   EXPECT_EQ(r.stop, (std::vector<std::string>{"a", "b"}));
@@ -73,17 +79,22 @@ TEST(OpenAiRequest, EveryServedParameter_IsRead) {
 }
 
 TEST(OpenAiRequest, PromptForms_AreAllRead) {
-  EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":"x"})").prompts, (std::vector<Prompt>{"x"}));
-  EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":["x","y"]})").prompts, (std::vector<Prompt>{"x", "y"}));
-  EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":[1,2]})").prompts, (std::vector<Prompt>{std::vector<TokenId>{1, 2}}));
+  EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":"x"})").prompts,
+            (std::vector<Prompt>{"x"}));
+  EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":["x","y"]})").prompts,
+            (std::vector<Prompt>{"x", "y"}));
+  EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":[1,2]})").prompts,
+            (std::vector<Prompt>{std::vector<TokenId>{1, 2}}));
   EXPECT_EQ(good(Api::completions, R"({"model":"m","prompt":[[1],[2,3]]})").prompts,
             (std::vector<Prompt>{std::vector<TokenId>{1}, std::vector<TokenId>{2, 3}}));
 }
 
 TEST(OpenAiRequest, MessageForms_AreAllRead) {
   const auto r = good(Api::chat, R"({"model":"m","messages":[{"role":"developer","content":"s"},
-      {"role":"user","name":"bob","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
-      {"role":"assistant","content":null,"tool_calls":[]},{"role":"tool","content":"t","tool_call_id":"1"}]})");
+      {"role":"user","name":"bob","content":
+      [{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+      {"role":"assistant","content":null,"tool_calls":[]},
+      {"role":"tool","content":"t","tool_call_id":"1"}]})");
   ASSERT_EQ(r.messages.size(), 4u);
   EXPECT_EQ(r.messages[0].role, "system");
   EXPECT_EQ(r.messages[1].content, "ab");
@@ -93,10 +104,15 @@ TEST(OpenAiRequest, MessageForms_AreAllRead) {
 }
 
 TEST(OpenAiRequest, HarmlessValues_AreAccepted) {
-  good(Api::chat, chat(R"("tools":[],"tool_choice":"auto","response_format":{"type":"text"},"modalities":["text"],"store":true,
-      "metadata":{"a":"b"},"service_tier":"auto","parallel_tool_calls":true,"audio":null,"n":null,"stop":null,"seed":null,
+  good(
+      Api::chat,
+      chat(
+          R"("tools":[],"tool_choice":"auto","response_format":{"type":"text"},"modalities":["text"],"store":true,
+      "metadata":{"a":"b"},"service_tier":"auto","parallel_tool_calls":true,
+      "audio":null,"n":null,"stop":null,"seed":null,
       "length_penalty":1.0,"best_of":1)"));
-  good(Api::completions, completion(R"("suffix":null,"best_of":1,"logprobs":null,"n":1.0,"echo":true)"));
+  good(Api::completions,
+       completion(R"("suffix":null,"best_of":1,"logprobs":null,"n":1.0,"echo":true)"));
   EXPECT_EQ(good(Api::completions, completion(R"("logprobs":0)")).top_logprobs, 0);
   EXPECT_EQ(good(Api::completions, completion(R"("logprobs":5)")).top_logprobs, 5);
   EXPECT_EQ(good(Api::chat, chat(R"("logprobs":true)")).top_logprobs, 0);
@@ -163,15 +179,24 @@ TEST(OpenAiRequest, WrongMessagesAndPrompts_NameTheirPlace) {
       {R"([{"role":"user"}])", "messages[0].content"},
       {R"([{"role":"king","content":"x"}])", "messages[0].role"},
       {R"([{"role":"user","content":7}])", "messages[0].content"},
-      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])", "messages[0].content[0].type"},
-      {R"([{"role":"user","content":"a"},{"role":"assistant","content":"x","tool_calls":[{}]}])", "messages[1].tool_calls"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].type"},
+      {R"([{"role":"user","content":"a"},{"role":"assistant","content":"x","tool_calls":[{}]}])",
+       "messages[1].tool_calls"},
   };
   for (const auto& [text, param] : messages) {
-    EXPECT_EQ(bad(Api::chat, std::string(R"({"model":"m","messages":)") + text + "}").param, param) << text;
+    EXPECT_EQ(bad(Api::chat, std::string(R"({"model":"m","messages":)") + text + "}").param, param)
+        << text;
   }
-  for (const auto& [text, param] : {std::pair{"[]", "prompt"}, {"7", "prompt"}, {"[1,\"a\"]", "prompt"}, {"[\"a\",{}]", "prompt[1]"},
-                                    {"[-1]", "prompt"}, {"[[1],[-5]]", "prompt[1]"}}) {
-    EXPECT_EQ(bad(Api::completions, std::string(R"({"model":"m","prompt":)") + text + "}").param, param) << text;
+  for (const auto& [text, param] : {std::pair{"[]", "prompt"},
+                                    {"7", "prompt"},
+                                    {"[1,\"a\"]", "prompt"},
+                                    {"[\"a\",{}]", "prompt[1]"},
+                                    {"[-1]", "prompt"},
+                                    {"[[1],[-5]]", "prompt[1]"}}) {
+    EXPECT_EQ(bad(Api::completions, std::string(R"({"model":"m","prompt":)") + text + "}").param,
+              param)
+        << text;
   }
   EXPECT_EQ(bad(Api::chat, R"({"messages":[{"role":"user","content":"x"}]})").param, "model");
   EXPECT_EQ(bad(Api::chat, R"({"model":"m"})").param, "messages");
@@ -179,7 +204,8 @@ TEST(OpenAiRequest, WrongMessagesAndPrompts_NameTheirPlace) {
 }
 
 TEST(OpenAiRequest, BrokenBodies_AreInvalidJson) {
-  for (const char* body : {"", "{", "[]", "null", "{\"model\":\"\\ud800\"}", "{\"model\":\"\xff\"}", "{} x", "{\"a\":1,}"}) {
+  for (const char* body : {"", "{", "[]", "null", "{\"model\":\"\\ud800\"}", "{\"model\":\"\xff\"}",
+                           "{} x", "{\"a\":1,}"}) {
     const auto error = bad(Api::chat, body);
     EXPECT_EQ(error.code, "invalid_json") << body;
     EXPECT_EQ(error.status, 400) << body;
@@ -198,7 +224,8 @@ TEST(OpenAiRequest, BodyThatWouldFillMemory_IsRefusedAsTooLarge) {
   for (int i = 0; i < 100'000; ++i) body += "1,";
   body += "1]}";
   RequestLimits limits;
-  EXPECT_TRUE(std::holds_alternative<GenerateRequest>(parse_generate(Api::completions, body, limits)));
+  EXPECT_TRUE(
+      std::holds_alternative<GenerateRequest>(parse_generate(Api::completions, body, limits)));
   limits.json_bytes = 1 << 20;
   const auto refused = parse_generate(Api::completions, body, limits);
   ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
@@ -208,19 +235,24 @@ TEST(OpenAiRequest, BodyThatWouldFillMemory_IsRefusedAsTooLarge) {
 TEST(OpenAiRequest, PromptsTimesN_IsBounded) {
   RequestLimits limits;
   limits.choices = 4;
-  EXPECT_EQ(bad(Api::completions, R"({"model":"m","prompt":["a","b","c"],"n":2})", limits).param, "n");
-  EXPECT_EQ(bad(Api::completions, R"({"model":"m","prompt":["a","b","c","d","e"]})", limits).param, "prompt");
+  EXPECT_EQ(bad(Api::completions, R"({"model":"m","prompt":["a","b","c"],"n":2})", limits).param,
+            "n");
+  EXPECT_EQ(bad(Api::completions, R"({"model":"m","prompt":["a","b","c","d","e"]})", limits).param,
+            "prompt");
 }
 
 TEST(OpenAiRequest, Tokenize_ReadsPromptOrMessages) {
-  const auto text = parse_tokenize(R"({"model":"m","prompt":"x","add_special_tokens":false,"return_token_strs":true})", kLimits);
+  const auto text = parse_tokenize(
+      R"({"model":"m","prompt":"x","add_special_tokens":false,"return_token_strs":true})", kLimits);
   ASSERT_EQ(text.index(), 0u);
   EXPECT_EQ(std::get<0>(text).prompt, "x");
   EXPECT_FALSE(std::get<0>(text).add_special_tokens);
   EXPECT_TRUE(std::get<0>(text).return_token_strs);
   EXPECT_EQ(parse_tokenize(R"({"messages":[{"role":"user","content":"x"}]})", kLimits).index(), 0u);
   EXPECT_EQ(parse_tokenize(R"({"model":"m"})", kLimits).index(), 1u);
-  EXPECT_EQ(parse_tokenize(R"({"prompt":"x","messages":[{"role":"user","content":"x"}]})", kLimits).index(), 1u);
+  EXPECT_EQ(parse_tokenize(R"({"prompt":"x","messages":[{"role":"user","content":"x"}]})", kLimits)
+                .index(),
+            1u);
   const auto tokens = parse_detokenize(R"({"model":"m","tokens":[1,2]})", kLimits);
   ASSERT_EQ(tokens.index(), 0u);
   EXPECT_EQ(std::get<0>(tokens).tokens, (std::vector<TokenId>{1, 2}));

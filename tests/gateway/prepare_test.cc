@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a request's own values, the model's defaults and the API's defaults come in that order, and the model's limits hold.
-// Method: requests against a model of known defaults.
+// Goal: a request's own values, the model's defaults and the API's defaults come in that order, and
+// the model's limits hold. Method: requests against a model of known defaults.
 #include "daemon/gateway/prepare.h"
 
 #include <gtest/gtest.h>
@@ -105,8 +105,11 @@ TEST(Prepare, Echo_IsTheTextOfThePrompt) {
 }
 
 TEST(Prepare, ContextAndVocabulary_AreLimits) {
-  EXPECT_EQ(good(completion(std::vector<TokenId>(kContext - 1, 'a')), model()).prompts[0].tokens.size(), kContext - 1);
-  EXPECT_EQ(bad(completion(std::vector<TokenId>(kContext, 'a')), model()).code, "context_length_exceeded");
+  EXPECT_EQ(
+      good(completion(std::vector<TokenId>(kContext - 1, 'a')), model()).prompts[0].tokens.size(),
+      kContext - 1);
+  EXPECT_EQ(bad(completion(std::vector<TokenId>(kContext, 'a')), model()).code,
+            "context_length_exceeded");
   EXPECT_EQ(bad(completion(std::vector<TokenId>{300}), model()).param, "prompt");
   GenerateRequest r = completion("a");
   r.logit_bias = {{300, 1.0F}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: stop strings are found wherever the text is cut into pieces, and nothing that may become one gets out. Method:
-// tables, and random texts over a two-letter alphabet against a matcher that looks at every prefix.
+// Goal: stop strings are found wherever the text is cut into pieces, and nothing that may become
+// one gets out. Method: tables, and random texts over a two-letter alphabet against a matcher that
+// looks at every prefix.
 #include "daemon/gateway/stop_matcher.h"
 
 #include <gtest/gtest.h>
@@ -13,19 +14,23 @@
 namespace infos {
 namespace {
 
-// Where the text ends, by looking at every prefix: the first that ends with a stop string, less the longest such.
-std::optional<std::size_t> cut_by_brute_force(const std::string& text, const std::vector<std::string>& stops) {
+// Where the text ends, by looking at every prefix: the first that ends with a stop string, less the
+// longest such.
+std::optional<std::size_t> cut_by_brute_force(const std::string& text,
+                                              const std::vector<std::string>& stops) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::size_t longest = 0;
     for (const std::string& stop : stops) {
-      if (std::string_view(text).substr(0, end).ends_with(stop)) longest = std::max(longest, stop.size());
+      if (std::string_view(text).substr(0, end).ends_with(stop))
+        longest = std::max(longest, stop.size());
     }
     if (longest > 0) return end - longest;
   }
   return std::nullopt;
 }
 
-// How much of `text` may go out while no stop string is complete: all but the longest ending that begins one.
+// How much of `text` may go out while no stop string is complete: all but the longest ending that
+// begins one.
 std::size_t releasable(const std::string& text, const std::vector<std::string>& stops) {
   std::size_t hold = 0;
   for (const std::string& stop : stops) {
@@ -99,7 +104,8 @@ TEST(StopMatcher, RandomTextsAndCuts_AgreeWithBruteForce) {
       done = matcher.feed(std::string_view(text).substr(at, n), out);
       at += n;
       if (!done) {
-        ASSERT_EQ(out, text.substr(0, releasable(text.substr(0, at), stops))) << "round " << round << " text " << text;
+        ASSERT_EQ(out, text.substr(0, releasable(text.substr(0, at), stops)))
+            << "round " << round << " text " << text;
       }
     }
     const auto cut = cut_by_brute_force(text, stops);
