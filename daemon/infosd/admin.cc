@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admin API: what `infos get`, `describe`, `apply` and `drain` ask. JSON over the Unix socket; thread: the node's.
+// The admin API: what `infos get`, `describe`, `apply` and `drain` ask. JSON over the Unix socket;
+// thread: the node's.
 #include <boost/json.hpp>
 
 #include <string>
@@ -12,7 +13,9 @@ namespace {
 
 namespace json = boost::json;
 
-HttpReply reply(json::object body, int status = 200) { return {status, "application/json", json::serialize(body) + "\n"}; }
+HttpReply reply(json::object body, int status = 200) {
+  return {status, "application/json", json::serialize(body) + "\n"};
+}
 
 json::object worker_json(const WorkerRow& row) {
   const WorkerSpec& spec = row.status.spec;
@@ -58,15 +61,22 @@ HttpReply models(const Node& node) {
       if (row.status.phase == "serving") ++serving;
       if (row.status.phase == "failed") failure = row.status.last_exit;
     }
-    rows.push_back({{"name", model.name}, {"source", model.source}, {"routable", node.gateway().routable(model.name)},
-                    {"workers", wanted}, {"workers_serving", serving}, {"failure", failure}});
+    rows.push_back({{"name", model.name},
+                    {"source", model.source},
+                    {"routable", node.gateway().routable(model.name)},
+                    {"workers", wanted},
+                    {"workers_serving", serving},
+                    {"failure", failure}});
   }
   return reply({{"models", std::move(rows)}});
 }
 
 HttpReply status(const Node& node) {
-  return reply({{"version", INFOS_VERSION}, {"url", node.url()}, {"state", node.options().state_file},
-                {"live_requests", node.gateway().live_requests()}, {"models", node.serving().set.models.size()}});
+  return reply({{"version", INFOS_VERSION},
+                {"url", node.url()},
+                {"state", node.options().state_file},
+                {"live_requests", node.gateway().live_requests()},
+                {"models", node.serving().set.models.size()}});
 }
 
 HttpReply spec(const Node& node) {
@@ -77,9 +87,12 @@ HttpReply apply_reply(const Result<std::size_t>& outcome) {
   if (outcome.ok()) return reply({{"applied", true}, {"workers", *outcome}});
   switch (outcome.error().code) {
     case ErrorCode::invalid_argument:
-    case ErrorCode::unsupported: return error_reply(400, "invalid_spec", outcome.error().message);
-    case ErrorCode::unavailable: return error_reply(409, "conflict", outcome.error().message);
-    default: return error_reply(503, "not_stored", outcome.error().message);
+    case ErrorCode::unsupported:
+      return error_reply(400, "invalid_spec", outcome.error().message);
+    case ErrorCode::unavailable:
+      return error_reply(409, "conflict", outcome.error().message);
+    default:
+      return error_reply(503, "not_stored", outcome.error().message);
   }
 }
 
@@ -87,8 +100,9 @@ HttpReply apply_reply(const Result<std::size_t>& outcome) {
 
 void add_admin_api(Node& node, Gateway& gateway) {
   const auto get = [&](const char* path, HttpReply (*answer)(const Node&)) {
-    gateway.handle("GET", path, Exposure::unix_only,
-                   [&node, answer](const HttpRequest&, HttpRespond respond) { respond(answer(node)); });
+    gateway.handle(
+        "GET", path, Exposure::unix_only,
+        [&node, answer](const HttpRequest&, HttpRespond respond) { respond(answer(node)); });
   };
   get("/admin/v1/status", status);
   get("/admin/v1/workers", workers);
@@ -97,12 +111,15 @@ void add_admin_api(Node& node, Gateway& gateway) {
   gateway.handle("POST", "/admin/v1/apply", Exposure::unix_only,
                  [&node](const HttpRequest& request, HttpRespond respond) {
                    node.apply(std::string(request.body),
-                              [respond](const Result<std::size_t>& outcome) { respond(apply_reply(outcome)); });
+                              [respond](const Result<std::size_t>& outcome) {
+                                respond(apply_reply(outcome));
+                              });
                  });
-  gateway.handle("POST", "/admin/v1/drain", Exposure::unix_only, [&node](const HttpRequest&, HttpRespond respond) {
-    respond(reply({{"draining", true}}, 202));
-    node.wish_shut_down();
-  });
+  gateway.handle("POST", "/admin/v1/drain", Exposure::unix_only,
+                 [&node](const HttpRequest&, HttpRespond respond) {
+                   respond(reply({{"draining", true}}, 202));
+                   node.wish_shut_down();
+                 });
 }
 
 }  // namespace infos

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// infosd: the daemon of one node. `infosd worker` (hidden) is a worker process. Main owns the one event loop and turns
-// signals into an orderly end: the first drains, the second ends at once.
+// infosd: the daemon of one node. `infosd worker` (hidden) is a worker process. Main owns the one
+// event loop and turns signals into an orderly end: the first drains, the second ends at once.
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,7 +24,8 @@ namespace asio = boost::asio;
 
 class Daemon {
  public:
-  explicit Daemon(InfosdOptions options) : signals_(io_, SIGINT, SIGTERM), node_(std::make_unique<Node>(io_, std::move(options))) {}
+  explicit Daemon(InfosdOptions options)
+      : signals_(io_, SIGINT, SIGTERM), node_(std::make_unique<Node>(io_, std::move(options))) {}
 
   int run() {
     wait_for_signal();

@@ -21,8 +21,11 @@ Result<ServedModel> load_served_model(const std::string& name, const std::string
 #ifdef INFOS_HAS_CHAT_TEMPLATES
   if (!text.chat_template.empty()) {
     auto parsed = ChatTemplate::parse(text.chat_template);
-    if (parsed.ok()) model.chat_template = *std::move(parsed);
-    else log_warn("infosd", "the chat template cannot be used", {{"model", name}, {"why", parsed.error().message}});
+    if (parsed.ok())
+      model.chat_template = *std::move(parsed);
+    else
+      log_warn("infosd", "the chat template cannot be used",
+               {{"model", name}, {"why", parsed.error().message}});
   }
 #endif
   return model;

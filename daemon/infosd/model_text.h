@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the text side of a model (tokenizer, chat template, limits) for the gateway. Any thread; may take a second.
+// Opens the text side of a model (tokenizer, chat template, limits) for the gateway. Any thread;
+// may take a second.
 #pragma once
 
 #include <string>

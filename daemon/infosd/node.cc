@@ -25,7 +25,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-// What an operator applied outranks what the command line says, so that a restart of the same unit keeps it.
+// What an operator applied outranks what the command line says, so that a restart of the same unit
+// keeps it.
 constexpr const char* kAppliedKey = "spec/applied";
 constexpr const char* kInitialKey = "spec/initial";
 
@@ -49,7 +50,8 @@ Result<T> wait_for(Call call) {
 }
 
 Result<std::string> read_key(StateStore& store, const std::string& key) {
-  const auto row = wait_for<std::optional<StoredValue>>([&](auto done) { store.get(key, std::move(done)); });
+  const auto row =
+      wait_for<std::optional<StoredValue>>([&](auto done) { store.get(key, std::move(done)); });
   if (!row.ok()) return row.error();
   return row->has_value() ? (*row)->value : std::string();
 }
@@ -60,7 +62,7 @@ Node::Node(asio::io_context& io, InfosdOptions options) : io_(io), options_(std:
 
 Node::~Node() { helper_.join(); }
 
-// ---- start -------------------------------------------------------------------------------------------------------
+// ---- start -------------------------------------------------------------------------------------
 
 Status Node::start() {
   Status status = open_state();
@@ -111,30 +113,37 @@ Status Node::open_recording(const GatewayConfig& gateway, const AgentConfig& age
   return {};
 }
 
-/// Applied before, else the command line's (which is stored), else what an earlier command line said.
+/// Applied before, else the command line's (which is stored), else what an earlier command line
+/// said.
 Result<CheckedSpec> Node::first_spec() {
   std::string yaml = INFOS_TRY(read_key(*state_, kAppliedKey));
   const bool written_down = !options_.models.empty() || !options_.config_file.empty();
   if (!yaml.empty() && written_down)
-    log_warn("infosd", "the state file holds a spec that was applied: --model and --config are not used",
+    log_warn("infosd",
+             "the state file holds a spec that was applied: --model and --config are not used",
              {{"state", options_.state_file}});
   if (yaml.empty() && written_down) {
     const bool quick = options_.config_file.empty();
-    std::string text = quick ? quick_spec(options_) : INFOS_TRY(read_text_file(options_.config_file));
-    CheckedSpec spec = INFOS_TRY(check(std::move(text), quick ? "--model" : options_.config_file, "command line"));
+    std::string text =
+        quick ? quick_spec(options_) : INFOS_TRY(read_text_file(options_.config_file));
+    CheckedSpec spec =
+        INFOS_TRY(check(std::move(text), quick ? "--model" : options_.config_file, "command line"));
     Status loaded = load_models(spec, {});
     if (!loaded.ok()) return loaded.error();
     StoreWrite wish{kInitialKey, spec.yaml, std::nullopt, "command line"};
-    const auto stored = wait_for<StoreWritten>([&](auto done) { state_->write(std::move(wish), std::move(done)); });
+    const auto stored =
+        wait_for<StoreWritten>([&](auto done) { state_->write(std::move(wish), std::move(done)); });
     if (!stored.ok()) return stored.error();
     return spec;
   }
   if (yaml.empty()) yaml = INFOS_TRY(read_key(*state_, kInitialKey));
   if (yaml.empty()) return CheckedSpec{};
   CheckedSpec spec = INFOS_TRY(check(std::move(yaml), options_.state_file, "state"));
-  // A model whose file has gone must not keep the others from being served; its worker says what is wrong.
+  // A model whose file has gone must not keep the others from being served; its worker says what is
+  // wrong.
   Status loaded = load_models(spec, {});
-  if (!loaded.ok()) log_error("infosd", "a stored model cannot be opened", {{"why", loaded.error().message}});
+  if (!loaded.ok())
+    log_error("infosd", "a stored model cannot be opened", {{"why", loaded.error().message}});
   return spec;
 }
 
@@ -143,8 +152,8 @@ Status Node::listen() {
   const std::string host = v6 ? "[" + options_.listen_address + "]" : options_.listen_address;
   const auto port = gateway_->listen(options_.listen_address, options_.listen_port);
   if (!port.ok())
-    return Error{port.error().code,
-                 fmt::format("--listen {}:{}: {}", host, options_.listen_port, port.error().message)};
+    return Error{port.error().code, fmt::format("--listen {}:{}: {}", host, options_.listen_port,
+                                                port.error().message)};
   url_ = fmt::format("http://{}:{}", host, *port);
   if (options_.admin_socket.empty()) return {};
   return gateway_->listen_unix(options_.admin_socket);
@@ -156,9 +165,10 @@ std::string Node::ready_line() const {
   return line;
 }
 
-// ---- specs -------------------------------------------------------------------------------------------------------
+// ---- specs -------------------------------------------------------------------------------------
 
-Result<CheckedSpec> Node::check(std::string yaml, const std::string& name, std::string origin) const {
+Result<CheckedSpec> Node::check(std::string yaml, const std::string& name,
+                                std::string origin) const {
   const SpecFile file{name, yaml};
   SpecOutcome outcome = parse_spec(std::span(&file, 1));
   if (!outcome.ok()) return Error{ErrorCode::invalid_argument, outcome.error_text()};
@@ -176,22 +186,28 @@ std::map<std::string, std::string> Node::served_sources() const {
   return sources;
 }
 
-/// Opens what is not served from the same source already; goes on after an error and says all of them.
-Status Node::load_models(CheckedSpec& spec, const std::map<std::string, std::string>& served) const {
+/// Opens what is not served from the same source already; goes on after an error and says all of
+/// them.
+Status Node::load_models(CheckedSpec& spec,
+                         const std::map<std::string, std::string>& served) const {
   std::string errors;
   for (const ModelSpec& model : spec.set.models) {
     const auto found = served.find(model.name);
     if (found != served.end() && found->second == model.source) continue;
     auto loaded = load_served_model(model.name, model.source);
-    if (loaded.ok()) spec.models.push_back(*std::move(loaded));
-    else errors += fmt::format("{}model {}: {}", errors.empty() ? "" : "\n", model.name, loaded.error().message);
+    if (loaded.ok())
+      spec.models.push_back(*std::move(loaded));
+    else
+      errors += fmt::format("{}model {}: {}", errors.empty() ? "" : "\n", model.name,
+                            loaded.error().message);
   }
   if (errors.empty()) return {};
   return Error{ErrorCode::invalid_argument, std::move(errors)};
 }
 
 void Node::apply(std::string yaml, std::function<void(Result<std::size_t>)> done) {
-  if (applying_) return done(Error{ErrorCode::unavailable, "another apply is under way: try again"});
+  if (applying_)
+    return done(Error{ErrorCode::unavailable, "another apply is under way: try again"});
   auto checked = check(std::move(yaml), "spec", "apply");
   if (!checked.ok()) return done(std::move(checked).error());
   applying_ = true;
@@ -228,16 +244,20 @@ void Node::act(CheckedSpec spec) {
   for (ServedModel& model : spec.models) {
     const std::string name = model.name;
     const Status added = gateway_->add_model(std::move(model));
-    if (!added.ok()) log_error("infosd", "a model cannot be offered", {{"model", name}, {"why", added.error().message}});
+    if (!added.ok())
+      log_error("infosd", "a model cannot be offered",
+                {{"model", name}, {"why", added.error().message}});
   }
   spec.models.clear();
-  log_info("infosd", "a spec is acted on", {{"origin", spec.origin}, {"models", spec.set.models.size()},
-                                            {"workers", spec.workers.size()}});
+  log_info("infosd", "a spec is acted on",
+           {{"origin", spec.origin},
+            {"models", spec.set.models.size()},
+            {"workers", spec.workers.size()}});
   serving_ = std::move(spec);
   supervisor_->set_desired(serving_.workers);
 }
 
-// ---- workers -----------------------------------------------------------------------------------------------------
+// ---- workers -----------------------------------------------------------------------------------
 
 void Node::worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {
   gateway_->worker_up(worker, generation, ready);
@@ -249,13 +269,14 @@ void Node::worker_said(WorkerId worker, Generation generation, StepReport report
   gateway_->worker_said(worker, generation, std::move(report));
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------
+// ---- the end -----------------------------------------------------------------------------------
 
 void Node::shut_down(std::function<void()> done) {
   log_info("infosd", "shuts down", {{"live_requests", gateway_->live_requests()}});
   gateway_->set_ready(Gateway::Ready::no);
   // One of the two ends the wait: the last request, or the limit. Shared by both handlers.
-  const auto timer = std::make_shared<asio::steady_timer>(io_, std::chrono::nanoseconds(options_.drain_limit.ns));
+  const auto timer =
+      std::make_shared<asio::steady_timer>(io_, std::chrono::nanoseconds(options_.drain_limit.ns));
   const auto ended = std::make_shared<bool>(false);
   const auto go_on = [this, timer, ended, done](const char* why) {
     if (std::exchange(*ended, true)) return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node: one infosd. Owns the gateway, the supervisor and the state store, joins them, and turns a spec into served models.
-// A spec is checked whole, then stored, then acted on. Runs on the thread of its io_context; models are opened and rows
-// are stored on two helper threads. Never decides about requests or restarts: the cores do.
+// Node: one infosd. Owns the gateway, the supervisor and the state store, joins them, and turns a
+// spec into served models. A spec is checked whole, then stored, then acted on. Runs on the thread
+// of its io_context; models are opened and rows are stored on two helper threads. Never decides
+// about requests or restarts: the cores do.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,7 @@ namespace infos {
 /// A spec that has been checked and can be acted on.
 struct CheckedSpec {
   std::string yaml;
-  std::string origin;               ///< "command line", "state", "apply"
+  std::string origin;  ///< "command line", "state", "apply"
   SpecSet set;
   std::vector<WorkerSpec> workers;
   std::vector<ServedModel> models;  ///< those that are not served from this source yet
@@ -43,11 +44,14 @@ class Node final : private WorkerListener {
 
   /// Replaces the whole spec. `done`: how many workers are wished for now, or all errors.
   void apply(std::string yaml, std::function<void(Result<std::size_t>)> done);
-  /// No new requests; running ones may end until the drain limit; then stops workers and calls `done`.
+  /// No new requests; running ones may end until the drain limit; then stops workers and calls
+  /// `done`.
   void shut_down(std::function<void()> done);
   /// Calls what main has set for "please end": POST /admin/v1/drain.
   void on_shut_down_wish(std::function<void()> wish) { shut_down_wish_ = std::move(wish); }
-  void wish_shut_down() { if (shut_down_wish_) shut_down_wish_(); }
+  void wish_shut_down() {
+    if (shut_down_wish_) shut_down_wish_();
+  }
 
   const CheckedSpec& serving() const { return serving_; }
   const Gateway& gateway() const { return *gateway_; }

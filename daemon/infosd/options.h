@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// infosd's command line as plain values. Decides what is allowed to be written there; never reads a file.
+// infosd's command line as plain values. Decides what is allowed to be written there; never reads a
+// file.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +24,17 @@ struct InfosdOptions {
   Ask ask = Ask::serve;
   std::string listen_address = "127.0.0.1";
   std::uint16_t listen_port = 8080;
-  std::string state_file;      ///< empty: nothing outlives the process
+  std::string state_file;  ///< empty: nothing outlives the process
   std::string config_file;
   std::vector<QuickModel> models;
-  std::uint32_t threads = 0;   ///< these five: of every --model
+  std::uint32_t threads = 0;  ///< these five: of every --model
   std::string cores;
   std::string kv_memory;
   std::uint32_t block_tokens = 16;
   std::uint32_t max_running = 64;
   std::string record_file;
   std::string api_keys_file;
-  std::string admin_socket;    ///< empty: no admin API
+  std::string admin_socket;  ///< empty: no admin API
   bool insecure = false;
   Duration drain_limit = seconds(15);
   Duration silence_limit = seconds(30);

@@ -20,8 +20,8 @@
 namespace infos {
 namespace {
 
-/// The supervisor alone decides when a worker ends: signals that a terminal or a service manager sends to the whole group
-/// are its to act on, and its death is the worker's.
+/// The supervisor alone decides when a worker ends: signals that a terminal or a service manager
+/// sends to the whole group are its to act on, and its death is the worker's.
 void tie_to_parent() {
   ::signal(SIGINT, SIG_IGN);
   ::signal(SIGTERM, SIG_IGN);
@@ -35,8 +35,10 @@ bool is_permanent(ErrorCode code) {
     case ErrorCode::invalid_argument:
     case ErrorCode::not_found:
     case ErrorCode::corrupt:
-    case ErrorCode::unsupported: return true;
-    default: return false;
+    case ErrorCode::unsupported:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -47,21 +49,23 @@ int give_up(StatusPage& page, const Error& error) {
   return is_permanent(error.code) ? kExitPermanent : kExitTransient;
 }
 
-/// Reads the weights into memory once, in order, showing progress; what the engine then touches is there. Weights that do
-/// not fit are left to the kernel.
+/// Reads the weights into memory once, in order, showing progress; what the engine then touches is
+/// there. Weights that do not fit are left to the kernel.
 void warm_up(const Checkpoint& checkpoint, StatusPage& page) {
   constexpr std::size_t kPieceBytes = 1u << 20;
   constexpr std::size_t kPageBytes = 4096;
   std::uint64_t total = 0;
   for (const TensorView& tensor : checkpoint.tensors()) total += tensor.data.size();
   page->total_bytes.store(total, std::memory_order_relaxed);
-  const auto memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  const auto memory_bytes =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   if (total > memory_bytes / 4 * 3) return;
   unsigned sum = 0;
   for (const TensorView& tensor : checkpoint.tensors()) {
     for (std::size_t begin = 0; begin < tensor.data.size(); begin += kPieceBytes) {
       const std::size_t end = std::min(begin + kPieceBytes, tensor.data.size());
-      for (std::size_t i = begin; i < end; i += kPageBytes) sum += std::to_integer<unsigned>(tensor.data[i]);
+      for (std::size_t i = begin; i < end; i += kPageBytes)
+        sum += std::to_integer<unsigned>(tensor.data[i]);
       page->loaded_bytes.fetch_add(end - begin, std::memory_order_relaxed);
     }
   }
@@ -86,8 +90,10 @@ Result<WorkerLoopEnd> serve(const WorkerArgs& args, WorkerChannel& channel, Stat
   std::unique_ptr<RecordingFile> recording;
   if (!args.record.empty()) {
     auto created = RecordingFile::create(args.record);
-    if (created.ok()) recording = *std::move(created);
-    else log_error("worker", "serves without a recording", {{"why", created.error().message}});
+    if (created.ok())
+      recording = *std::move(created);
+    else
+      log_error("worker", "serves without a recording", {{"why", created.error().message}});
   }
   return channel.run(*engine, options, page, recording.get());
 }
@@ -103,7 +109,8 @@ int worker_main(const std::vector<std::string>& argv) {
   }
   if (::getppid() != args->parent) return 0;  // it died before we were tied to it
   const auto level = parse_log_level(args->log_level);
-  log_configure(level.ok() ? *level : LogLevel::info, args->log_format == "json" ? LogFormat::json : LogFormat::text);
+  log_configure(level.ok() ? *level : LogLevel::info,
+                args->log_format == "json" ? LogFormat::json : LogFormat::text);
   ::fcntl(args->socket_fd, F_SETFD, FD_CLOEXEC);
   ::fcntl(args->status_fd, F_SETFD, FD_CLOEXEC);
   auto page = StatusPage::open(UniqueFd(args->status_fd));

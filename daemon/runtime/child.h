@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a worker process with exactly two inherited descriptors, and owns its pidfd: signals and waits through it, so a
-// recycled pid is never hit. A child that was not reaped is killed and reaped by the destructor: no zombie is left.
-// Call spawn on a thread that lives as long as the process: workers die with the thread that started them.
+// Starts a worker process with exactly two inherited descriptors, and owns its pidfd: signals and
+// waits through it, so a recycled pid is never hit. A child that was not reaped is killed and
+// reaped by the destructor: no zombie is left. Call spawn on a thread that lives as long as the
+// process: workers die with the thread that started them.
 #pragma once
 
 #include <sys/types.h>
@@ -30,13 +31,13 @@ struct ChildExit {
 class Child {
  public:
   struct Options {
-    std::string executable;          ///< path
-    std::vector<std::string> argv;   ///< argv[0] first
-    int socket_fd = -1;              ///< becomes kChildSocketFd
-    int status_fd = -1;              ///< becomes kChildStatusFd
+    std::string executable;         ///< path
+    std::vector<std::string> argv;  ///< argv[0] first
+    int socket_fd = -1;             ///< becomes kChildSocketFd
+    int status_fd = -1;             ///< becomes kChildStatusFd
   };
-  /// stdin is /dev/null; stdout and stderr are ours (stdout goes to stderr); everything else is closed.
-  /// Errors: io, resource_exhausted.
+  /// stdin is /dev/null; stdout and stderr are ours (stdout goes to stderr); everything else is
+  /// closed. Errors: io, resource_exhausted.
   static Result<Child> spawn(const Options& options);
   Child(Child&& other) noexcept = default;
   Child& operator=(Child&& other) noexcept;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock of every shell: CLOCK_MONOTONIC, one zero for all processes of a host. Any thread. Cores never read it.
+// The clock of every shell: CLOCK_MONOTONIC, one zero for all processes of a host. Any thread.
+// Cores never read it.
 #pragma once
 
 #include <time.h>

@@ -24,7 +24,8 @@ constexpr std::array<std::uint32_t, 256> kTable = make_table();
 
 std::uint32_t crc32c(std::uint32_t running, std::string_view bytes) {
   std::uint32_t value = ~running;
-  for (const char c : bytes) value = kTable[(value ^ static_cast<unsigned char>(c)) & 0xff] ^ value >> 8;
+  for (const char c : bytes)
+    value = kTable[(value ^ static_cast<unsigned char>(c)) & 0xff] ^ value >> 8;
   return ~value;
 }
 

@@ -44,10 +44,11 @@ Result<std::optional<std::string_view>> FrameReader::next() {
   const std::uint32_t length = read_u32(rest.data());
   const Generation generation{read_u32(rest.data() + 4)};
   if (length > kFrameBytesMax)
-    return Error{ErrorCode::corrupt, fmt::format("frame of {} bytes: at most {} are allowed", length, kFrameBytesMax)};
+    return Error{ErrorCode::corrupt,
+                 fmt::format("frame of {} bytes: at most {} are allowed", length, kFrameBytesMax)};
   if (generation != generation_)
-    return Error{ErrorCode::corrupt, fmt::format("frame of process generation {}: want {}", generation.value,
-                                                 generation_.value)};
+    return Error{ErrorCode::corrupt, fmt::format("frame of process generation {}: want {}",
+                                                 generation.value, generation_.value)};
   if (rest.size() - kFrameHeaderBytes < length) return std::optional<std::string_view>();
   begin_ += kFrameHeaderBytes + length;
   return std::optional<std::string_view>(rest.substr(kFrameHeaderBytes, length));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames on a worker's socket: payload bytes and process generation (two little-endian u32), then the payload. Decides what
-// is a legal frame; never allocates by a length that it has not checked. One thread.
+// Frames on a worker's socket: payload bytes and process generation (two little-endian u32), then
+// the payload. Decides what is a legal frame; never allocates by a length that it has not checked.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ class FrameReader {
   explicit FrameReader(Generation generation) : generation_(generation) {}
 
   void append(std::string_view bytes);
-  /// The next whole payload, valid until the next call of append() or next(); nothing when more bytes are needed.
-  /// Errors: corrupt: a length above kFrameBytesMax or a foreign generation; the stream is useless then.
+  /// The next whole payload, valid until the next call of append() or next(); nothing when more
+  /// bytes are needed. Errors: corrupt: a length above kFrameBytesMax or a foreign generation; the
+  /// stream is useless then.
   Result<std::optional<std::string_view>> next();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded queue between the thread that reads a worker's socket and the thread that computes. Looking whether something
-// is there costs one relaxed load, so the computing thread may look between any two steps. Any thread.
+// A bounded queue between the thread that reads a worker's socket and the thread that computes.
+// Looking whether something is there costs one relaxed load, so the computing thread may look
+// between any two steps. Any thread.
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,8 @@ class Mailbox {
   /// Parks until something is there, the box is closed, or `limit` has passed.
   void wait_for(Duration limit) {
     std::unique_lock lock(mutex_);
-    arrived_.wait_for(lock, std::chrono::nanoseconds(limit.ns), [&] { return !items_.empty() || closed_; });
+    arrived_.wait_for(lock, std::chrono::nanoseconds(limit.ns),
+                      [&] { return !items_.empty() || closed_; });
   }
 
   /// No more comes; what is there stays.

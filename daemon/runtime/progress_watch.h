@@ -13,17 +13,18 @@ struct ProgressSample {
   std::uint64_t beat = 0;
   std::uint64_t steps = 0;
   std::uint64_t loaded_bytes = 0;
-  Time step_started{0};       ///< 0: no step is running
-  Duration cpu_time{0};       ///< of all its threads
+  Time step_started{0};  ///< 0: no step is running
+  Duration cpu_time{0};  ///< of all its threads
 };
 
 class ProgressWatch {
  public:
-  /// A step may run this long as long as it uses the processor; a thread pool that spins for ever looks busy too.
+  /// A step may run this long as long as it uses the processor; a thread pool that spins for ever
+  /// looks busy too.
   explicit ProgressWatch(Duration step_limit) : step_limit_(step_limit) {}
 
-  /// True when the worker moved since the last sample: its loop turned, it loaded, or the step that it runs used the
-  /// processor and is not older than the limit.
+  /// True when the worker moved since the last sample: its loop turned, it loaded, or the step that
+  /// it runs used the processor and is not older than the limit.
   bool moved(Time now, const ProgressSample& sample) {
     const bool turned = sample.beat != last_.beat || sample.steps != last_.steps;
     const bool loaded = sample.loaded_bytes != last_.loaded_bytes;

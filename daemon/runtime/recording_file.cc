@@ -61,7 +61,8 @@ void RecordingFile::Writer::append(const std::string& bytes) {
     if (!overflow) waiting += bytes;
     size = waiting.size();
   }
-  if (overflow) return turn_off(fmt::format("{} bytes wait to be written already: the disk is too slow", size));
+  if (overflow)
+    return turn_off(fmt::format("{} bytes wait to be written already: the disk is too slow", size));
   if (size >= kWakeBytes) wake.notify_one();
 }
 
@@ -102,7 +103,8 @@ void RecordingFile::Writer::run() {
 RecordingFile::RecordingFile(std::unique_ptr<Writer> writer, const RecordingOptions& options)
     : options_(options), writer_(std::move(writer)) {}
 
-Result<std::unique_ptr<RecordingFile>> RecordingFile::create(const std::string& path, const RecordingOptions& options) {
+Result<std::unique_ptr<RecordingFile>> RecordingFile::create(const std::string& path,
+                                                             const RecordingOptions& options) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd) return Error{ErrorCode::io, fmt::format("recording {}: {}", path, ::strerror(errno))};
   std::unique_ptr<RecordingFile> file(
@@ -113,7 +115,9 @@ Result<std::unique_ptr<RecordingFile>> RecordingFile::create(const std::string& 
 
 RecordingFile::~RecordingFile() { append(recorder_.hashes()); }
 
-void RecordingFile::start(std::uint64_t instance, const CoreConfig& config) { append(recorder_.start(instance, config)); }
+void RecordingFile::start(std::uint64_t instance, const CoreConfig& config) {
+  append(recorder_.start(instance, config));
+}
 
 bool RecordingFile::is_on() const { return writer_->on.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a recording of cores (`infosd --record`) without ever holding up the thread that steps them: bytes are buffered
-// and a thread of its own writes them. A disk that fails or is too slow turns the recording off, with one logged error.
+// Writes a recording of cores (`infosd --record`) without ever holding up the thread that steps
+// them: bytes are buffered and a thread of its own writes them. A disk that fails or is too slow
+// turns the recording off, with one logged error.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,15 @@ namespace infos {
 struct RecordingOptions {
   std::size_t buffer_bytes_max = 64u << 20;  ///< beyond: the disk is too slow, recording ends
   Duration flush_interval = milliseconds(200);
-  std::uint64_t hashes_every = 4096;         ///< steps between hashes
+  std::uint64_t hashes_every = 4096;  ///< steps between hashes
 };
 
 /// Thread: start() and step() on the one thread of the recorded cores.
 class RecordingFile {
  public:
   /// Replaces a file of that name. Errors: io.
-  static Result<std::unique_ptr<RecordingFile>> create(const std::string& path, const RecordingOptions& options = {});
+  static Result<std::unique_ptr<RecordingFile>> create(const std::string& path,
+                                                       const RecordingOptions& options = {});
   /// Writes the final hashes and what is buffered.
   ~RecordingFile();
   RecordingFile(const RecordingFile&) = delete;

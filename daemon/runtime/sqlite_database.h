@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RAII over the few SQLite calls that the state store needs: a connection, prepared statements, errors as Result. One
-// thread. Knows nothing of what is stored.
+// RAII over the few SQLite calls that the state store needs: a connection, prepared statements,
+// errors as Result. One thread. Knows nothing of what is stored.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class SqliteStatement {
   SqliteStatement& bind(int position, std::int64_t value);
   SqliteStatement& bind_text(int position, std::string_view text);
   SqliteStatement& bind_blob(int position, std::string_view bytes);
-  /// True: a row is there. False: done; the statement is ready to be bound again. Errors: see SqliteDatabase.
+  /// True: a row is there. False: done; the statement is ready to be bound again. Errors: see
+  /// SqliteDatabase.
   Result<bool> step();
   /// Makes it ready to be bound again before its last row.
   void reset();
@@ -36,12 +37,14 @@ class SqliteStatement {
 
  private:
   friend class SqliteDatabase;
-  SqliteStatement(const SqliteDatabase* database, sqlite3_stmt* statement) : database_(database), statement_(statement) {}
+  SqliteStatement(const SqliteDatabase* database, sqlite3_stmt* statement)
+      : database_(database), statement_(statement) {}
   const SqliteDatabase* database_ = nullptr;
   sqlite3_stmt* statement_ = nullptr;
 };
 
-/// Errors of all calls: corrupt (damaged, or not a database), resource_exhausted (disk or size limit), io, unavailable.
+/// Errors of all calls: corrupt (damaged, or not a database), resource_exhausted (disk or size
+/// limit), io, unavailable.
 class SqliteDatabase {
  public:
   /// Opens for writing, creating it when it is not there.

@@ -17,10 +17,13 @@ constexpr int kSchemaVersion = 1;
 constexpr std::size_t kPageBytes = 4096;
 
 constexpr const char* kTables =
-    "CREATE TABLE IF NOT EXISTS state(key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, "
+    "CREATE TABLE IF NOT EXISTS state(key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER "
+    "NOT NULL, "
     "crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS audit(revision INTEGER PRIMARY KEY, time_ms INTEGER NOT NULL, actor TEXT NOT NULL, "
-    "action TEXT NOT NULL, key TEXT NOT NULL, value_sha256 BLOB NOT NULL, previous BLOB NOT NULL, hash BLOB NOT NULL) "
+    "CREATE TABLE IF NOT EXISTS audit(revision INTEGER PRIMARY KEY, time_ms INTEGER NOT NULL, "
+    "actor TEXT NOT NULL, "
+    "action TEXT NOT NULL, key TEXT NOT NULL, value_sha256 BLOB NOT NULL, previous BLOB NOT NULL, "
+    "hash BLOB NOT NULL) "
     "STRICT;";
 
 std::string sha256(std::string_view bytes) {
@@ -54,7 +57,8 @@ struct AuditEntry {
   std::int64_t time_ms = 0;
   std::string actor, action, key, value_sha256, previous;
   std::string hash() const {
-    return sha256(join({previous, std::to_string(revision), std::to_string(time_ms), actor, action, key, value_sha256}));
+    return sha256(join({previous, std::to_string(revision), std::to_string(time_ms), actor, action,
+                        key, value_sha256}));
   }
 };
 
@@ -69,7 +73,7 @@ Error damage(std::string what) { return Error{ErrorCode::corrupt, std::move(what
 
 }  // namespace
 
-// ---- opening -----------------------------------------------------------------------------------------------------
+// ---- opening -----------------------------------------------------------------------------------
 
 Result<SqliteRows> SqliteRows::open(const std::string& path, const SqliteStoreOptions& options) {
   SqliteRows rows;
@@ -83,8 +87,10 @@ Result<SqliteRows> SqliteRows::open(const std::string& path, const SqliteStoreOp
 }
 
 Status SqliteRows::set_up(const SqliteStoreOptions& options) {
-  // Exclusive mode before WAL: the WAL index then is private memory, and no second connection can come in.
-  for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA cell_size_check=ON", "PRAGMA mmap_size=0"}) {
+  // Exclusive mode before WAL: the WAL index then is private memory, and no second connection can
+  // come in.
+  for (const char* pragma :
+       {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA cell_size_check=ON", "PRAGMA mmap_size=0"}) {
     Status status = database_->run(pragma);
     if (!status.ok()) return status;
   }
@@ -93,7 +99,8 @@ Status SqliteRows::set_up(const SqliteStoreOptions& options) {
   const std::uint64_t pages = std::max<std::uint64_t>(1, options.bytes_max.value / kPageBytes);
   for (const std::string& sql :
        {std::string("PRAGMA journal_mode=WAL"), std::string("PRAGMA synchronous=FULL"),
-        fmt::format("PRAGMA max_page_count={}", pages), fmt::format("PRAGMA application_id={}", kApplicationId),
+        fmt::format("PRAGMA max_page_count={}", pages),
+        fmt::format("PRAGMA application_id={}", kApplicationId),
         fmt::format("PRAGMA user_version={}", kSchemaVersion), std::string(kTables)}) {
     Status status = database_->run(sql);
     if (!status.ok()) return status;
@@ -110,26 +117,30 @@ Status SqliteRows::check_owner() {
     return Error{ErrorCode::invalid_argument, "it is the SQLite database of another program"};
   const std::string version = INFOS_TRY(database_->ask("PRAGMA user_version"));
   if (version != std::to_string(kSchemaVersion))
-    return Error{ErrorCode::unsupported,
-                 fmt::format("it has version {}: this infosd reads version {}", version, kSchemaVersion)};
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("it has version {}: this infosd reads version {}", version, kSchemaVersion)};
   return {};
 }
 
 Status SqliteRows::prepare() {
   const std::pair<SqliteStatement*, const char*> wanted[] = {
       {&get_, "SELECT value, revision, crc FROM state WHERE key=?1"},
-      {&list_, "SELECT key, value, revision, crc FROM state WHERE key>=?1 AND (?2='' OR key<?2) ORDER BY key"},
+      {&list_,
+       "SELECT key, value, revision, crc FROM state WHERE key>=?1 AND (?2='' OR key<?2) ORDER BY "
+       "key"},
       {&put_, "INSERT OR REPLACE INTO state(key,value,revision,crc) VALUES(?1,?2,?3,?4)"},
       {&remove_, "DELETE FROM state WHERE key=?1"},
       {&key_revision_, "SELECT revision FROM state WHERE key=?1"},
-      {&audit_, "INSERT INTO audit(revision,time_ms,actor,action,key,value_sha256,previous,hash) "
-                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)"},
+      {&audit_,
+       "INSERT INTO audit(revision,time_ms,actor,action,key,value_sha256,previous,hash) "
+       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)"},
       {&audit_prune_, "DELETE FROM audit WHERE revision<=?1"}};
   for (const auto& [statement, sql] : wanted) *statement = INFOS_TRY(database_->prepare(sql));
   return {};
 }
 
-// ---- damage ------------------------------------------------------------------------------------------------------
+// ---- damage ------------------------------------------------------------------------------------
 
 Status SqliteRows::verify() {
   const std::string verdict = INFOS_TRY(database_->ask("PRAGMA integrity_check(1)"));
@@ -143,28 +154,32 @@ Status SqliteRows::verify_rows() {
   const StoredList all = INFOS_TRY(list(""));
   for (const StoredValue& row : all.rows)
     if (row.revision > last_)
-      return damage(fmt::format("row '{}' has revision {}, after the last audited one {}", row.key, row.revision.value,
-                                last_.value));
+      return damage(fmt::format("row '{}' has revision {}, after the last audited one {}", row.key,
+                                row.revision.value, last_.value));
   return {};
 }
 
 Status SqliteRows::verify_audit() {
-  SqliteStatement rows = INFOS_TRY(database_->prepare(
-      "SELECT revision,time_ms,actor,action,key,value_sha256,previous,hash FROM audit ORDER BY revision"));
+  SqliteStatement rows = INFOS_TRY(
+      database_->prepare("SELECT revision,time_ms,actor,action,key,value_sha256,previous,hash FROM "
+                         "audit ORDER BY revision"));
   while (INFOS_TRY(rows.step())) {
     const AuditEntry entry{rows.integer(0), rows.integer(1), rows.bytes(2), rows.bytes(3),
                            rows.bytes(4),   rows.bytes(5),   rows.bytes(6)};
     const bool continues = !last_ || (entry.previous == last_hash_ &&
                                       entry.revision == static_cast<std::int64_t>(last_.value) + 1);
-    if (!continues) return damage(fmt::format("audit entry {} does not continue the one before it", entry.revision));
+    if (!continues)
+      return damage(
+          fmt::format("audit entry {} does not continue the one before it", entry.revision));
     last_hash_ = rows.bytes(7);
-    if (entry.hash() != last_hash_) return damage(fmt::format("audit entry {} does not match its hash", entry.revision));
+    if (entry.hash() != last_hash_)
+      return damage(fmt::format("audit entry {} does not match its hash", entry.revision));
     last_ = Revision{static_cast<std::uint64_t>(entry.revision)};
   }
   return {};
 }
 
-// ---- rows --------------------------------------------------------------------------------------------------------
+// ---- rows --------------------------------------------------------------------------------------
 
 Result<std::optional<StoredValue>> SqliteRows::get(const std::string& key) {
   get_.bind_text(1, key);
@@ -180,7 +195,8 @@ Result<StoredList> SqliteRows::list(const std::string& prefix) {
   list_.bind_text(1, prefix).bind_text(2, prefix_end(prefix));
   StoredList list{{}, last_};
   while (INFOS_TRY(list_.step())) {
-    StoredValue row{list_.bytes(0), list_.bytes(1), Revision{static_cast<std::uint64_t>(list_.integer(2))}};
+    StoredValue row{list_.bytes(0), list_.bytes(1),
+                    Revision{static_cast<std::uint64_t>(list_.integer(2))}};
     if (list_.integer(3) != row_checksum(row.key, row.value, list_.integer(2))) {
       list_.reset();
       return damage(fmt::format("row '{}' does not match its checksum", row.key));
@@ -236,12 +252,22 @@ Result<StoreWritten> SqliteRows::write_in_transaction(const StoreWrite& wish) {
 }
 
 Status SqliteRows::append_audit(const StoreWrite& wish, Revision revision) {
-  const AuditEntry entry{static_cast<std::int64_t>(revision.value), wall_clock_ms(), wish.actor,
-                         wish.value ? "put" : "delete",            wish.key,        sha256(wish.value.value_or("")),
+  const AuditEntry entry{static_cast<std::int64_t>(revision.value),
+                         wall_clock_ms(),
+                         wish.actor,
+                         wish.value ? "put" : "delete",
+                         wish.key,
+                         sha256(wish.value.value_or("")),
                          last_hash_};
   const std::string hash = entry.hash();
-  audit_.bind(1, entry.revision).bind(2, entry.time_ms).bind_text(3, entry.actor).bind_text(4, entry.action);
-  audit_.bind_text(5, entry.key).bind_blob(6, entry.value_sha256).bind_blob(7, entry.previous).bind_blob(8, hash);
+  audit_.bind(1, entry.revision)
+      .bind(2, entry.time_ms)
+      .bind_text(3, entry.actor)
+      .bind_text(4, entry.action);
+  audit_.bind_text(5, entry.key)
+      .bind_blob(6, entry.value_sha256)
+      .bind_blob(7, entry.previous)
+      .bind_blob(8, hash);
   INFOS_TRY(audit_.step());
   if (entry.revision > static_cast<std::int64_t>(audit_rows_max_)) {
     audit_prune_.bind(1, entry.revision - static_cast<std::int64_t>(audit_rows_max_));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the state store keeps in its SQLite file: rows with a checksum, and the audit trail, each entry of which holds the
-// hash of the one before. Decides what counts as damage. Thread: the store's.
+// What the state store keeps in its SQLite file: rows with a checksum, and the audit trail, each
+// entry of which holds the hash of the one before. Decides what counts as damage. Thread: the
+// store's.
 #pragma once
 
 #include <memory>

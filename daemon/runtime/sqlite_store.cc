@@ -39,16 +39,19 @@ std::string read_pid(int fd) {
   return pid;
 }
 
-/// Held as long as the store is open. A file of its own, because the state file itself may be moved aside.
+/// Held as long as the store is open. A file of its own, because the state file itself may be moved
+/// aside.
 Result<UniqueFd> lock_file(const std::string& path) {
   const std::string lock_path = path + ".lock";
   UniqueFd fd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return system_error(path, "its lock file cannot be opened");
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return system_error(path, "flock");
-    return Error{ErrorCode::unavailable,
-                 fmt::format("state file {}: in use by another infosd (pid {}); give this one another --state", path,
-                             read_pid(fd.get()))};
+    return Error{
+        ErrorCode::unavailable,
+        fmt::format(
+            "state file {}: in use by another infosd (pid {}); give this one another --state", path,
+            read_pid(fd.get()))};
   }
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), pid.data(), pid.size(), 0) < 0)
@@ -61,21 +64,23 @@ std::string time_suffix() {
   ::clock_gettime(CLOCK_REALTIME, &now);
   tm utc{};
   ::gmtime_r(&now.tv_sec, &utc);
-  return fmt::format("{:04}{:02}{:02}T{:02}{:02}{:02}.{:09}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec);
+  return fmt::format("{:04}{:02}{:02}T{:02}{:02}{:02}.{:09}", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec);
 }
 
 /// Makes what was renamed in the folder of `path` survive a power cut.
 void sync_folder(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
-  const UniqueFd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd fd(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd) ::fsync(fd.get());
 }
 
 /// Moves a damaged file and its WAL aside. Returns: its new name.
 Result<std::string> quarantine(const std::string& path) {
   const std::string aside = path + ".damaged-" + time_suffix();
-  if (::rename(path.c_str(), aside.c_str()) != 0) return system_error(path, "it is damaged and cannot be moved aside");
+  if (::rename(path.c_str(), aside.c_str()) != 0)
+    return system_error(path, "it is damaged and cannot be moved aside");
   for (const char* suffix : {"-wal", "-shm", "-journal"})
     ::rename((path + suffix).c_str(), (aside + suffix).c_str());
   sync_folder(path);
@@ -110,7 +115,8 @@ class SqliteBackend final : public StoreBackend {
     ::unlink(fresh.c_str());
     Status copied = rows_.copy_to(fresh);
     const UniqueFd fd(copied.ok() ? ::open(fresh.c_str(), O_RDONLY | O_CLOEXEC) : -1);
-    if (copied.ok() && (!fd || ::fsync(fd.get()) != 0 || ::rename(fresh.c_str(), (path_ + ".snapshot").c_str()) != 0))
+    if (copied.ok() && (!fd || ::fsync(fd.get()) != 0 ||
+                        ::rename(fresh.c_str(), (path_ + ".snapshot").c_str()) != 0))
       copied = system_error(path_, "its snapshot cannot be saved");
     if (copied.ok()) return sync_folder(path_);
     ::unlink(fresh.c_str());
@@ -125,7 +131,8 @@ class SqliteBackend final : public StoreBackend {
 };
 
 /// Opens the snapshot in the place of the file that was moved aside, or a new file.
-Result<SqliteRows> open_last_good(const std::string& path, const SqliteStoreOptions& options, std::string& story) {
+Result<SqliteRows> open_last_good(const std::string& path, const SqliteStoreOptions& options,
+                                  std::string& story) {
   const std::string snapshot = path + ".snapshot";
   std::error_code failed;
   if (!fs::exists(snapshot)) {
@@ -133,7 +140,8 @@ Result<SqliteRows> open_last_good(const std::string& path, const SqliteStoreOpti
     return SqliteRows::open(path, options);
   }
   if (!fs::copy_file(snapshot, path, failed))
-    return Error{ErrorCode::io, fmt::format("state file {}: its snapshot cannot be copied: {}", path, failed.message())};
+    return Error{ErrorCode::io, fmt::format("state file {}: its snapshot cannot be copied: {}",
+                                            path, failed.message())};
   auto rows = SqliteRows::open(path, options);
   if (rows.ok()) {
     story += fmt::format("; the state is that of the last good snapshot {}", snapshot);
@@ -141,7 +149,8 @@ Result<SqliteRows> open_last_good(const std::string& path, const SqliteStoreOpti
   }
   if (rows.error().code != ErrorCode::corrupt) return rows;
   const std::string aside = INFOS_TRY(quarantine(path));
-  story += fmt::format("; its snapshot is damaged too ({}): the state is empty now", rows.error().message);
+  story += fmt::format("; its snapshot is damaged too ({}): the state is empty now",
+                       rows.error().message);
   return SqliteRows::open(path, options);
 }
 

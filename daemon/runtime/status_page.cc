@@ -19,7 +19,8 @@ Error io_error(const char* what) {
 }
 
 Result<infos_status_page*> map_page(int fd) {
-  void* address = ::mmap(nullptr, sizeof(infos_status_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* address =
+      ::mmap(nullptr, sizeof(infos_status_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (address == MAP_FAILED) return io_error("mmap");
   return static_cast<infos_status_page*>(address);
 }
@@ -28,11 +29,16 @@ Result<infos_status_page*> map_page(int fd) {
 
 const char* to_string(WorkerPhase phase) {
   switch (phase) {
-    case WorkerPhase::starting: return "starting";
-    case WorkerPhase::loading: return "loading";
-    case WorkerPhase::serving: return "serving";
-    case WorkerPhase::draining: return "draining";
-    case WorkerPhase::failed: return "failed";
+    case WorkerPhase::starting:
+      return "starting";
+    case WorkerPhase::loading:
+      return "loading";
+    case WorkerPhase::serving:
+      return "serving";
+    case WorkerPhase::draining:
+      return "draining";
+    case WorkerPhase::failed:
+      return "failed";
   }
   return "unknown";
 }
@@ -42,7 +48,8 @@ Result<StatusPage> StatusPage::create() {
   if (!fd) return io_error("memfd_create");
   if (::ftruncate(fd.get(), sizeof(infos_status_page)) != 0) return io_error("ftruncate");
   // A worker gone mad must not be able to shorten the page under its reader (SIGBUS).
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return io_error("F_ADD_SEALS");
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return io_error("F_ADD_SEALS");
   infos_status_page* page = INFOS_TRY(map_page(fd.get()));
   page->magic.store(kStatusPageMagic);
   page->size.store(sizeof(infos_status_page));
@@ -53,13 +60,13 @@ Result<StatusPage> StatusPage::open(UniqueFd fd) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return io_error("fstat");
   if (info.st_size < static_cast<off_t>(sizeof(infos_status_page)))
-    return Error{ErrorCode::corrupt, fmt::format("status page of {} bytes: want at least {}", info.st_size,
-                                                 sizeof(infos_status_page))};
+    return Error{ErrorCode::corrupt, fmt::format("status page of {} bytes: want at least {}",
+                                                 info.st_size, sizeof(infos_status_page))};
   infos_status_page* page = INFOS_TRY(map_page(fd.get()));
   StatusPage result(std::move(fd), page);
   if (page->magic.load() != kStatusPageMagic)
-    return Error{ErrorCode::corrupt, fmt::format("status page with magic {:#x}: want {:#x}", page->magic.load(),
-                                                 kStatusPageMagic)};
+    return Error{ErrorCode::corrupt, fmt::format("status page with magic {:#x}: want {:#x}",
+                                                 page->magic.load(), kStatusPageMagic)};
   return result;
 }
 
@@ -78,7 +85,8 @@ StatusPage::~StatusPage() {
 
 WorkerPhase StatusPage::phase() const {
   const std::uint64_t word = page_->phase.load(std::memory_order_relaxed);
-  return word <= static_cast<std::uint64_t>(WorkerPhase::failed) ? static_cast<WorkerPhase>(word) : WorkerPhase::failed;
+  return word <= static_cast<std::uint64_t>(WorkerPhase::failed) ? static_cast<WorkerPhase>(word)
+                                                                 : WorkerPhase::failed;
 }
 
 void StatusPage::set_failure(std::string_view message) {

@@ -66,7 +66,7 @@ struct Supervisor::State : std::enable_shared_from_this<Supervisor::State> {
   }
 };
 
-// ---- the core and its effects ------------------------------------------------------------------------------------
+// ---- the core and its effects ------------------------------------------------------------------
 
 /// Events that effects give rise to are told after all effects of the step have been performed.
 void Supervisor::State::feed(AgentEvent event) {
@@ -88,23 +88,25 @@ void Supervisor::State::feed(AgentEvent event) {
 }
 
 void Supervisor::State::perform(AgentEffect& effect) {
-  std::visit(Overloaded{
-                 [&](Spawn& e) { spawn(e); },
-                 [&](AskStop& e) {
-                   if (WorkerProcess* process = find(e.worker, e.generation))
-                     process->send(Drain{}, options.unsent_bytes_max);
-                 },
-                 [&](Kill& e) {
-                   if (WorkerProcess* process = find(e.worker, e.generation)) process->kill();
-                 },
-                 [&](AnnounceUp& e) { listener->worker_up(e.worker, e.generation, e.ready); },
-                 [&](AnnounceDown& e) {
-                   log_info("supervisor", "a worker no longer serves",
-                            {{"worker", e.worker.value}, {"generation", e.generation.value}, {"why", e.why}});
-                   listener->worker_down(e.worker, e.generation, e.why);
-                 },
-             },
-             effect);
+  std::visit(
+      Overloaded{
+          [&](Spawn& e) { spawn(e); },
+          [&](AskStop& e) {
+            if (WorkerProcess* process = find(e.worker, e.generation))
+              process->send(Drain{}, options.unsent_bytes_max);
+          },
+          [&](Kill& e) {
+            if (WorkerProcess* process = find(e.worker, e.generation)) process->kill();
+          },
+          [&](AnnounceUp& e) { listener->worker_up(e.worker, e.generation, e.ready); },
+          [&](AnnounceDown& e) {
+            log_info(
+                "supervisor", "a worker no longer serves",
+                {{"worker", e.worker.value}, {"generation", e.generation.value}, {"why", e.why}});
+            listener->worker_down(e.worker, e.generation, e.why);
+          },
+      },
+      effect);
 }
 
 void Supervisor::State::spawn(Spawn& wish) {
@@ -125,14 +127,20 @@ void Supervisor::State::spawn(Spawn& wish) {
   };
   const std::string model = args.spec.model;
   const Duration step_limit = options.agent.silence_limit * kStepLimits;
-  auto process = WorkerProcess::start(io, options.executable, std::move(args), step_limit, std::move(callbacks));
+  auto process = WorkerProcess::start(io, options.executable, std::move(args), step_limit,
+                                      std::move(callbacks));
   if (!process.ok()) {
     log_error("supervisor", "a worker could not be started",
-              {{"worker", key.first.value}, {"generation", key.second.value}, {"why", process.error().message}});
+              {{"worker", key.first.value},
+               {"generation", key.second.value},
+               {"why", process.error().message}});
     return feed(SpawnFailed{key.first, key.second, process.error().message});
   }
-  log_info("supervisor", "a worker was started", {{"worker", key.first.value}, {"generation", key.second.value},
-                                                  {"model", model}, {"pid", (*process)->pid()}});
+  log_info("supervisor", "a worker was started",
+           {{"worker", key.first.value},
+            {"generation", key.second.value},
+            {"model", model},
+            {"pid", (*process)->pid()}});
   processes[key] = *std::move(process);
   feed(WorkerSpawned{key.first, key.second});
 }
@@ -141,22 +149,25 @@ void Supervisor::State::said(Key key, FromWorker message) {
   if (auto* report = std::get_if<StepReport>(&message))
     return listener->worker_said(key.first, key.second, std::move(*report));
   const WorkerReady& ready = std::get<WorkerReady>(message);
-  log_info("supervisor", "a worker serves", {{"worker", key.first.value}, {"generation", key.second.value},
-                                             {"model", ready.model}, {"device", ready.device},
-                                             {"max_context", ready.max_context},
-                                             {"kv_blocks", ready.load.kv_blocks_total}});
+  log_info("supervisor", "a worker serves",
+           {{"worker", key.first.value},
+            {"generation", key.second.value},
+            {"model", ready.model},
+            {"device", ready.device},
+            {"max_context", ready.max_context},
+            {"kv_blocks", ready.load.kv_blocks_total}});
   feed(WorkerServing{key.first, key.second, ready});
 }
 
 void Supervisor::State::exited(Key key, WorkerEnd end) {
-  log_info("supervisor", "a worker has ended", {{"worker", key.first.value}, {"generation", key.second.value},
-                                                {"how", end.how}});
+  log_info("supervisor", "a worker has ended",
+           {{"worker", key.first.value}, {"generation", key.second.value}, {"how", end.how}});
   processes.erase(key);
   feed(WorkerExited{key.first, key.second, std::move(end.how), end.permanent});
   if (processes.empty() && when_empty) std::exchange(when_empty, nullptr)();
 }
 
-// ---- time --------------------------------------------------------------------------------------------------------
+// ---- time --------------------------------------------------------------------------------------
 
 /// Four looks per silence limit, at most one per second.
 Duration Supervisor::State::sample_interval() const {
@@ -164,8 +175,10 @@ Duration Supervisor::State::sample_interval() const {
 }
 
 void Supervisor::State::arm() {
-  if (processes.empty()) next_sample = kNever;
-  else if (next_sample == kNever) next_sample = monotonic_now() + sample_interval();
+  if (processes.empty())
+    next_sample = kNever;
+  else if (next_sample == kNever)
+    next_sample = monotonic_now() + sample_interval();
   const Time wanted = std::min(core.next_deadline(), next_sample);
   if (wanted == armed) return;
   armed = wanted;
@@ -198,7 +211,7 @@ void Supervisor::State::sample(Time now) {
   for (const Key& key : moved) feed(WorkerAlive{key.first, key.second});
 }
 
-// ---- the outside -------------------------------------------------------------------------------------------------
+// ---- the outside -------------------------------------------------------------------------------
 
 Supervisor::Supervisor(asio::io_context& io, SupervisorOptions options, WorkerListener& listener)
     : state_(std::make_shared<State>(io, std::move(options), listener)) {}
@@ -208,7 +221,9 @@ Supervisor::~Supervisor() {
   for (const auto& [key, process] : state_->processes) process->abandon();
 }
 
-void Supervisor::set_desired(std::vector<WorkerSpec> workers) { state_->feed(Desired{std::move(workers)}); }
+void Supervisor::set_desired(std::vector<WorkerSpec> workers) {
+  state_->feed(Desired{std::move(workers)});
+}
 
 void Supervisor::send(const SendWorker& message) {
   if (WorkerProcess* process = state_->find(message.worker, message.generation))
@@ -225,7 +240,8 @@ std::vector<WorkerRow> Supervisor::workers() const {
   std::vector<WorkerRow> rows;
   for (WorkerStatus& status : state_->core.workers()) {
     WorkerRow row{std::move(status)};
-    if (const WorkerProcess* process = state_->find(row.status.spec.worker, row.status.generation)) {
+    if (const WorkerProcess* process =
+            state_->find(row.status.spec.worker, row.status.generation)) {
       const infos_status_page& page = *process->page();
       row.pid = process->pid();
       row.phase = process->page().phase();

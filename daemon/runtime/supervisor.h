@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shell of AgentCore: starts worker processes, carries frames to and from them, watches them through pidfds and status
-// pages, and tells the listener who serves. Runs on the one thread of its io_context, which must live as long as the
-// process (workers die with the thread that started them). Decides nothing about restarts: AgentCore does.
+// The shell of AgentCore: starts worker processes, carries frames to and from them, watches them
+// through pidfds and status pages, and tells the listener who serves. Runs on the one thread of its
+// io_context, which must live as long as the process (workers die with the thread that started
+// them). Decides nothing about restarts: AgentCore does.
 #pragma once
 
 #include <functional>
@@ -22,13 +23,15 @@ namespace infos {
 struct SupervisorOptions {
   AgentConfig agent;
   std::string executable = "/proc/self/exe";  ///< run as `executable worker ...`
-  std::string record;                         ///< workers write their recordings to `record`.worker-N.G; empty: none
+  std::string record;  ///< workers write their recordings to `record`.worker-N.G; empty: none
   std::string log_level = "info";
   std::string log_format = "text";
-  std::size_t unsent_bytes_max = 256u << 20;  ///< a worker that leaves more than this unread is killed
+  std::size_t unsent_bytes_max = 256u
+                                 << 20;  ///< a worker that leaves more than this unread is killed
 };
 
-/// Who hears of workers. Called on the supervisor's thread; may call send(), nothing else of the supervisor.
+/// Who hears of workers. Called on the supervisor's thread; may call send(), nothing else of the
+/// supervisor.
 class WorkerListener {
  public:
   virtual ~WorkerListener() = default;
@@ -40,7 +43,7 @@ class WorkerListener {
 /// One worker as `infos get workers` shows it.
 struct WorkerRow {
   WorkerStatus status;
-  std::int64_t pid = 0;              ///< 0: no process
+  std::int64_t pid = 0;                       ///< 0: no process
   WorkerPhase phase = WorkerPhase::starting;  ///< as the process itself shows it; needs pid
   std::uint64_t loaded_bytes = 0;
   std::uint64_t total_bytes = 0;

@@ -25,8 +25,9 @@ Status check_write(const StoreWrite& wish) {
   const Status key = check_key(wish.key);
   if (!key.ok()) return key;
   if (wish.value && wish.value->size() > kStoreValueBytesMax)
-    return Error{ErrorCode::invalid_argument, fmt::format("value of state key '{}' has {} bytes: at most {}", wish.key,
-                                                          wish.value->size(), kStoreValueBytesMax)};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("value of state key '{}' has {} bytes: at most {}", wish.key,
+                             wish.value->size(), kStoreValueBytesMax)};
   return {};
 }
 
@@ -50,13 +51,16 @@ class ThreadedStore final : public StateStore {
                                        [this, key = std::move(key)] { return backend_->get(key); });
   }
   void list(std::string prefix, Done<StoredList> done) override {
-    submit<StoredList>(Status(), std::move(done), [this, prefix = std::move(prefix)] { return backend_->list(prefix); });
+    submit<StoredList>(Status(), std::move(done),
+                       [this, prefix = std::move(prefix)] { return backend_->list(prefix); });
   }
   void write(StoreWrite wish, Done<StoreWritten> done) override {
     Status checked = check_write(wish);
-    submit<StoreWritten>(std::move(checked), std::move(done), [this, wish = std::move(wish)] { return apply(wish); });
+    submit<StoreWritten>(std::move(checked), std::move(done),
+                         [this, wish = std::move(wish)] { return apply(wish); });
   }
-  WatchId watch(std::string prefix, Done<StoredList> done, std::function<void(const StoreChange&)> changed) override;
+  WatchId watch(std::string prefix, Done<StoredList> done,
+                std::function<void(const StoreChange&)> changed) override;
   void unwatch(WatchId watch) override;
 
  private:
@@ -70,14 +74,17 @@ class ThreadedStore final : public StateStore {
   template <typename T, typename Work>
   void submit(Status checked, Done<T> done, Work work) {
     std::function<void()> job;
-    if (checked.ok()) job = [done, work = std::move(work)] { done(work()); };
-    else job = [done, error = std::move(checked).error()] { done(error); };
+    if (checked.ok())
+      job = [done, work = std::move(work)] { done(work()); };
+    else
+      job = [done, error = std::move(checked).error()] { done(error); };
     {
       const std::lock_guard lock(mutex_);
       // Refusals are answered in order as well; they are small, so that they may exceed the bound.
       if (jobs_.size() >= options_.queue_max)
         job = [done, n = options_.queue_max] {
-          done(Error{ErrorCode::resource_exhausted, fmt::format("state store: {} calls wait already", n)});
+          done(Error{ErrorCode::resource_exhausted,
+                     fmt::format("state store: {} calls wait already", n)});
         };
       jobs_.push_back(std::move(job));
     }
@@ -93,7 +100,8 @@ class ThreadedStore final : public StateStore {
   std::condition_variable arrived_;
   std::deque<std::function<void()>> jobs_;
   bool ending_ = false;
-  std::recursive_mutex watch_mutex_;  ///< held while a watch is told, so that unwatch() is final; `changed` may unwatch
+  std::recursive_mutex watch_mutex_;  ///< held while a watch is told, so that unwatch() is final;
+                                      ///< `changed` may unwatch
   bool telling_ = false;
   std::map<WatchId, Watch> watches_;
   std::uint64_t watches_made_ = 0;
@@ -123,8 +131,10 @@ void ThreadedStore::unwatch(WatchId watch) {
   const auto found = watches_.find(watch);
   if (found == watches_.end()) return;
   // Called from inside `changed`: the map is being walked.
-  if (telling_) found->second = Watch{};
-  else watches_.erase(found);
+  if (telling_)
+    found->second = Watch{};
+  else
+    watches_.erase(found);
 }
 
 Result<StoreWritten> ThreadedStore::apply(const StoreWrite& wish) {
@@ -173,7 +183,8 @@ class MemoryBackend final : public StoreBackend {
   }
   Result<StoredList> list(const std::string& prefix) override {
     StoredList list{{}, last_};
-    for (auto row = rows_.lower_bound(prefix); row != rows_.end() && row->first.starts_with(prefix); ++row)
+    for (auto row = rows_.lower_bound(prefix); row != rows_.end() && row->first.starts_with(prefix);
+         ++row)
       list.rows.push_back(row->second);
     return list;
   }
@@ -183,8 +194,10 @@ class MemoryBackend final : public StoreBackend {
     if (wish.expected && *wish.expected != current) return StoreWritten{false, current};
     if (!wish.value && !current) return StoreWritten{false, current};
     ++last_.value;
-    if (wish.value) rows_[wish.key] = StoredValue{wish.key, *wish.value, last_};
-    else rows_.erase(found);
+    if (wish.value)
+      rows_[wish.key] = StoredValue{wish.key, *wish.value, last_};
+    else
+      rows_.erase(found);
     return StoreWritten{true, last_};
   }
 
@@ -200,6 +213,8 @@ std::unique_ptr<StateStore> make_threaded_store(std::unique_ptr<StoreBackend> ba
   return std::make_unique<ThreadedStore>(std::move(backend), options);
 }
 
-std::unique_ptr<StateStore> make_memory_store() { return make_threaded_store(std::make_unique<MemoryBackend>()); }
+std::unique_ptr<StateStore> make_memory_store() {
+  return make_threaded_store(std::make_unique<MemoryBackend>());
+}
 
 }  // namespace infos

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ThreadedStore makes a StateStore of a backend that answers at once: one thread, a bounded queue, watches. The backend is
-// touched by that thread alone (SQLite 3.40.1 wants one connection on one thread).
+// ThreadedStore makes a StateStore of a backend that answers at once: one thread, a bounded queue,
+// watches. The backend is touched by that thread alone (SQLite 3.40.1 wants one connection on one
+// thread).
 #pragma once
 
 #include <memory>
@@ -22,7 +23,7 @@ class StoreBackend {
 };
 
 struct ThreadedStoreOptions {
-  std::size_t queue_max = 4096;         ///< calls that wait; beyond: resource_exhausted
+  std::size_t queue_max = 4096;  ///< calls that wait; beyond: resource_exhausted
   Duration idle_after = seconds(2);
 };
 

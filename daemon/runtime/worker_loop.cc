@@ -33,7 +33,8 @@ struct Overloaded : Fs... {
 }  // namespace
 
 struct WorkerChannel::State {
-  State(UniqueFd fd, Generation g) : socket(std::move(fd)), generation(g), inbox(kMailboxMessagesMax) {}
+  State(UniqueFd fd, Generation g)
+      : socket(std::move(fd)), generation(g), inbox(kMailboxMessagesMax) {}
 
   UniqueFd socket;
   Generation generation;
@@ -41,7 +42,7 @@ struct WorkerChannel::State {
   std::atomic<bool> broken{false};       ///< the peer broke the protocol
   std::atomic<Engine*> engine{nullptr};  ///< null while loading
   std::atomic<std::int64_t> leave_limit_ns{0};
-  std::atomic<bool> ended{false};        ///< the loop has returned
+  std::atomic<bool> ended{false};  ///< the loop has returned
   std::thread reader;
 
   void read_all();
@@ -50,7 +51,7 @@ struct WorkerChannel::State {
   void finish();
 };
 
-// ---- reader thread -----------------------------------------------------------------------------------------------
+// ---- reader thread -----------------------------------------------------------------------------
 
 /// False when the stream is over.
 bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
@@ -58,9 +59,11 @@ bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
   while (true) {
     auto frame = frames.next();
     if (frame.ok() && !frame->has_value()) return true;
-    auto message = frame.ok() ? decode_to_worker(**frame) : Result<ToWorker>(std::move(frame).error());
+    auto message =
+        frame.ok() ? decode_to_worker(**frame) : Result<ToWorker>(std::move(frame).error());
     if (!message.ok()) {
-      log_error("worker", "the supervisor's words make no sense", {{"why", message.error().message}});
+      log_error("worker", "the supervisor's words make no sense",
+                {{"why", message.error().message}});
       broken = true;
       return false;
     }
@@ -100,15 +103,20 @@ void WorkerChannel::State::finish() {
   if (reader.joinable()) reader.join();
 }
 
-// ---- loop thread -------------------------------------------------------------------------------------------------
+// ---- loop thread -------------------------------------------------------------------------------
 
 namespace {
 
 class Loop {
  public:
-  Loop(Mailbox<ToWorker>& inbox, int socket, Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
-       RecordingFile* recording)
-      : inbox_(inbox), socket_(socket), engine_(engine), options_(options), page_(page), recording_(recording),
+  Loop(Mailbox<ToWorker>& inbox, int socket, Engine& engine, const WorkerLoopOptions& options,
+       StatusPage& page, RecordingFile* recording)
+      : inbox_(inbox),
+        socket_(socket),
+        engine_(engine),
+        options_(options),
+        page_(page),
+        recording_(recording),
         core_(options.core) {}
 
   WorkerLoopEnd run();
@@ -166,8 +174,8 @@ void Loop::perform() {
   }
 }
 
-/// Runs the step that the core wished for and answers it. What arrived meanwhile is told first, so that the next step
-/// can hold it.
+/// Runs the step that the core wished for and answers it. What arrived meanwhile is told first, so
+/// that the next step can hold it.
 void Loop::run_step() {
   const RunStep step = *std::exchange(pending_, std::nullopt);
   batch_.clear();
@@ -184,7 +192,8 @@ void Loop::run_step() {
   page_->steps.fetch_add(1, std::memory_order_relaxed);
   turn();
   if (!sampled.ok()) {
-    log_error("worker", "a step failed", {{"step", step.id.value}, {"why", sampled.error().message}});
+    log_error("worker", "a step failed",
+              {{"step", step.id.value}, {"why", sampled.error().message}});
     return feed(StepFailed{step.id, sampled.error().message});
   }
   INFOS_CHECK(sampled->size() == draws);
@@ -227,8 +236,8 @@ void Loop::turn() {
 
 WorkerLoopEnd Loop::run() {
   if (recording_) recording_->start(options_.worker.value, options_.core);
-  WorkerReady ready{options_.model, engine_.device_name(), options_.core.max_context, options_.core.block_tokens,
-                    core_.load()};
+  WorkerReady ready{options_.model, engine_.device_name(), options_.core.max_context,
+                    options_.core.block_tokens, core_.load()};
   publish_load(ready.load);
   page_.set_phase(WorkerPhase::serving);
   send(ready);
@@ -240,8 +249,10 @@ WorkerLoopEnd Loop::run() {
     }
     if (drained_) return WorkerLoopEnd::drained;
     const Time now = monotonic_now();
-    if (now >= core_.next_deadline()) feed(Tick{});
-    else inbox_.wait_for(std::min(options_.beat_interval, core_.next_deadline() - now));
+    if (now >= core_.next_deadline())
+      feed(Tick{});
+    else
+      inbox_.wait_for(std::min(options_.beat_interval, core_.next_deadline() - now));
   }
   return WorkerLoopEnd::supervisor_gone;
 }
@@ -259,7 +270,8 @@ WorkerLoopEnd WorkerChannel::run(Engine& engine, const WorkerLoopOptions& option
                                  RecordingFile* recording) {
   state_->leave_limit_ns = options.leave_limit.ns;
   state_->engine = &engine;
-  const WorkerLoopEnd end = Loop(state_->inbox, state_->socket.get(), engine, options, page, recording).run();
+  const WorkerLoopEnd end =
+      Loop(state_->inbox, state_->socket.get(), engine, options, page, recording).run();
   state_->finish();
   return state_->broken ? WorkerLoopEnd::protocol_error : end;
 }

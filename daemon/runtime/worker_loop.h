@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's shell: WorkerCore and the engine on one thread, so that nothing lies between the end of a step and the start
-// of the next; a second thread reads the socket. Owns the order of effects; decides nothing.
+// The worker's shell: WorkerCore and the engine on one thread, so that nothing lies between the end
+// of a step and the start of the next; a second thread reads the socket. Owns the order of effects;
+// decides nothing.
 #pragma once
 
 #include <memory>
@@ -16,17 +17,19 @@ namespace infos {
 
 struct WorkerLoopOptions {
   Generation generation;
-  WorkerId worker;                         ///< its instance in recordings
-  std::string model;                       ///< the name it serves, for WorkerReady
-  WorkerConfig core;                       ///< complete: kv_blocks and max_context too
+  WorkerId worker;                             ///< its instance in recordings
+  std::string model;                           ///< the name it serves, for WorkerReady
+  WorkerConfig core;                           ///< complete: kv_blocks and max_context too
   Duration beat_interval = milliseconds(250);  ///< how often an idle loop turns
-  Duration leave_limit = seconds(2);       ///< from a closed socket to the end of the process, whatever runs
+  Duration leave_limit =
+      seconds(2);  ///< from a closed socket to the end of the process, whatever runs
 };
 
 /// How a loop ended.
 enum class WorkerLoopEnd { drained, supervisor_gone, protocol_error };
 
-/// Reads the socket from construction on: a worker told to stop, or left alone, while it still loads ends its process.
+/// Reads the socket from construction on: a worker told to stop, or left alone, while it still
+/// loads ends its process.
 class WorkerChannel {
  public:
   WorkerChannel(UniqueFd socket, Generation generation);
@@ -34,8 +37,10 @@ class WorkerChannel {
   WorkerChannel(const WorkerChannel&) = delete;
   WorkerChannel& operator=(const WorkerChannel&) = delete;
 
-  /// Events go into `recording` too unless it is null. Says WorkerReady, then serves until a drain is complete or the supervisor is gone. Once.
-  WorkerLoopEnd run(Engine& engine, const WorkerLoopOptions& options, StatusPage& page, RecordingFile* recording);
+  /// Events go into `recording` too unless it is null. Says WorkerReady, then serves until a drain
+  /// is complete or the supervisor is gone. Once.
+  WorkerLoopEnd run(Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
+                    RecordingFile* recording);
 
  private:
   struct State;

@@ -29,10 +29,13 @@ Error system_error(const char* what) {
 
 }  // namespace
 
-Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(asio::io_context& io, const std::string& executable,
-                                                            WorkerArgs args, Duration step_limit, Callbacks callbacks) {
+Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(asio::io_context& io,
+                                                            const std::string& executable,
+                                                            WorkerArgs args, Duration step_limit,
+                                                            Callbacks callbacks) {
   int pair[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return system_error("socketpair");
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    return system_error("socketpair");
   UniqueFd ours(pair[0]);
   const UniqueFd theirs(pair[1]);
   StatusPage page = INFOS_TRY(StatusPage::create());
@@ -44,18 +47,26 @@ Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(asio::io_context& io
   Child child = INFOS_TRY(Child::spawn(options));
   UniqueFd watch(::fcntl(child.pidfd(), F_DUPFD_CLOEXEC, 0));
   if (!watch) return system_error("dup of the pidfd");
-  std::shared_ptr<WorkerProcess> process(new WorkerProcess(io, std::move(child), std::move(ours), std::move(watch),
-                                                           std::move(page), args.generation, step_limit,
-                                                           std::move(callbacks)));
+  std::shared_ptr<WorkerProcess> process(
+      new WorkerProcess(io, std::move(child), std::move(ours), std::move(watch), std::move(page),
+                        args.generation, step_limit, std::move(callbacks)));
   process->read_more();
   process->watch_end();
   return process;
 }
 
-WorkerProcess::WorkerProcess(asio::io_context& io, Child child, UniqueFd socket, UniqueFd watch, StatusPage page,
-                             Generation generation, Duration step_limit, Callbacks callbacks)
-    : child_(std::move(child)), socket_(io), watch_(io, watch.release()), page_(std::move(page)), generation_(generation),
-      frames_(generation), progress_(step_limit), callbacks_(std::move(callbacks)), read_buffer_(kReadBytes, '\0') {
+WorkerProcess::WorkerProcess(asio::io_context& io, Child child, UniqueFd socket, UniqueFd watch,
+                             StatusPage page, Generation generation, Duration step_limit,
+                             Callbacks callbacks)
+    : child_(std::move(child)),
+      socket_(io),
+      watch_(io, watch.release()),
+      page_(std::move(page)),
+      generation_(generation),
+      frames_(generation),
+      progress_(step_limit),
+      callbacks_(std::move(callbacks)),
+      read_buffer_(kReadBytes, '\0') {
   socket_.assign(asio::local::stream_protocol(), socket.release());
   socket_.non_blocking(true);
 }
@@ -79,19 +90,23 @@ bool WorkerProcess::moved(Time now) {
   sample.beat = page.beat.load(std::memory_order_relaxed);
   sample.steps = page.steps.load(std::memory_order_relaxed);
   sample.loaded_bytes = page.loaded_bytes.load(std::memory_order_relaxed);
-  sample.step_started.ns = static_cast<std::int64_t>(page.step_started_ns.load(std::memory_order_relaxed));
+  sample.step_started.ns =
+      static_cast<std::int64_t>(page.step_started_ns.load(std::memory_order_relaxed));
   sample.cpu_time = child_.cpu_time().value_or(Duration{0});
   return progress_.moved(now, sample);
 }
 
-// ---- reading -----------------------------------------------------------------------------------------------------
+// ---- reading -----------------------------------------------------------------------------------
 
 void WorkerProcess::read_more() {
-  socket_.async_read_some(asio::buffer(read_buffer_), [self = shared_from_this()](error_code error, std::size_t got) {
-    // The end of the stream is no news by itself: the pidfd tells the end of the process.
-    if (error || self->over_) return;
-    if (self->take(std::string_view(self->read_buffer_).substr(0, got))) self->read_more();
-  });
+  socket_.async_read_some(asio::buffer(read_buffer_),
+                          [self = shared_from_this()](error_code error, std::size_t got) {
+                            // The end of the stream is no news by itself: the pidfd tells the end
+                            // of the process.
+                            if (error || self->over_) return;
+                            if (self->take(std::string_view(self->read_buffer_).substr(0, got)))
+                              self->read_more();
+                          });
 }
 
 /// False when the stream is useless.
@@ -100,7 +115,8 @@ bool WorkerProcess::take(std::string_view bytes) {
   while (callbacks_.said) {
     auto frame = frames_.next();
     if (frame.ok() && !frame->has_value()) return true;
-    auto message = frame.ok() ? decode_from_worker(**frame) : Result<FromWorker>(std::move(frame).error());
+    auto message =
+        frame.ok() ? decode_from_worker(**frame) : Result<FromWorker>(std::move(frame).error());
     if (!message.ok()) {
       log_error("supervisor", "a worker's words make no sense; it is killed",
                 {{"pid", child_.pid()}, {"why", message.error().message}});
@@ -113,7 +129,7 @@ bool WorkerProcess::take(std::string_view bytes) {
   return false;
 }
 
-// ---- writing -----------------------------------------------------------------------------------------------------
+// ---- writing -----------------------------------------------------------------------------------
 
 void WorkerProcess::send(const ToWorker& message, std::size_t unsent_bytes_max) {
   if (over_ || deaf_) return;
@@ -130,19 +146,23 @@ void WorkerProcess::send(const ToWorker& message, std::size_t unsent_bytes_max) 
 
 void WorkerProcess::write_more() {
   sending_.swap(unsent_);
-  asio::async_write(socket_, asio::buffer(sending_), [self = shared_from_this()](error_code error, std::size_t) {
-    self->sending_.clear();
-    if (error) self->deaf_ = true;
-    else if (!self->unsent_.empty()) self->write_more();
-  });
+  asio::async_write(socket_, asio::buffer(sending_),
+                    [self = shared_from_this()](error_code error, std::size_t) {
+                      self->sending_.clear();
+                      if (error)
+                        self->deaf_ = true;
+                      else if (!self->unsent_.empty())
+                        self->write_more();
+                    });
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------
+// ---- the end -----------------------------------------------------------------------------------
 
 void WorkerProcess::watch_end() {
-  watch_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](error_code error) {
-    if (!error) self->finish();
-  });
+  watch_.async_wait(asio::posix::stream_descriptor::wait_read,
+                    [self = shared_from_this()](error_code error) {
+                      if (!error) self->finish();
+                    });
 }
 
 /// The process has ended: what it said before counts, then its end is told.

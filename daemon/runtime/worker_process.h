@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One running worker process as the supervisor holds it: the child, its socket and its status page. Carries whole messages
-// both ways and says when the process has ended, last words first. Runs on its io_context's thread. Never restarts.
+// One running worker process as the supervisor holds it: the child, its socket and its status page.
+// Carries whole messages both ways and says when the process has ended, last words first. Runs on
+// its io_context's thread. Never restarts.
 #pragma once
 
 #include <functional>
@@ -34,8 +35,10 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
     std::function<void(WorkerEnd)> exited;  ///< once; nothing comes after it
   };
   /// `args` without descriptors and parent. Errors: io, resource_exhausted.
-  static Result<std::shared_ptr<WorkerProcess>> start(boost::asio::io_context& io, const std::string& executable,
-                                                      WorkerArgs args, Duration step_limit, Callbacks callbacks);
+  static Result<std::shared_ptr<WorkerProcess>> start(boost::asio::io_context& io,
+                                                      const std::string& executable,
+                                                      WorkerArgs args, Duration step_limit,
+                                                      Callbacks callbacks);
   ~WorkerProcess();
 
   void send(const ToWorker& message, std::size_t unsent_bytes_max);
@@ -49,8 +52,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   const StatusPage& page() const { return page_; }
 
  private:
-  WorkerProcess(boost::asio::io_context& io, Child child, UniqueFd socket, UniqueFd watch, StatusPage page,
-                Generation generation, Duration step_limit, Callbacks callbacks);
+  WorkerProcess(boost::asio::io_context& io, Child child, UniqueFd socket, UniqueFd watch,
+                StatusPage page, Generation generation, Duration step_limit, Callbacks callbacks);
   void read_more();
   void write_more();
   void watch_end();

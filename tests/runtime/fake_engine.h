@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine without a model: the token after n tokens is fake_token(n), at once or after a wait. Checks that sequences are
-// opened, used and closed in a legal order.
+// An engine without a model: the token after n tokens is fake_token(n), at once or after a wait.
+// Checks that sequences are opened, used and closed in a legal order.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,9 @@
 
 namespace infos::test {
 
-inline TokenId fake_token(std::size_t tokens_before) { return static_cast<TokenId>(100 + tokens_before % 97); }
+inline TokenId fake_token(std::size_t tokens_before) {
+  return static_cast<TokenId>(100 + tokens_before % 97);
+}
 
 class FakeEngine final : public Engine {
  public:
@@ -23,7 +25,8 @@ class FakeEngine final : public Engine {
   std::uint32_t block_tokens() const override { return 16; }
   std::uint32_t max_context() const override { return 2048; }
 
-  void open_sequence(RequestId request, std::span<const TokenId>, std::uint32_t, const SamplingParams&) override {
+  void open_sequence(RequestId request, std::span<const TokenId>, std::uint32_t,
+                     const SamplingParams&) override {
     INFOS_CHECK(open_.emplace(request, 0).second);
   }
   void close_sequence(RequestId request) override { INFOS_CHECK(open_.erase(request) == 1); }

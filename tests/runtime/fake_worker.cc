@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker process for the supervisor's tests: serves with the fake engine, or misbehaves as its spec's source says.
+// A worker process for the supervisor's tests: serves with the fake engine, or misbehaves as its
+// spec's source says.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -26,7 +27,9 @@ int serve(const WorkerArgs& args, StatusPage& page) {
   options.core.kv_blocks = engine.kv_blocks();
   options.core.block_tokens = engine.block_tokens();
   options.core.max_context = engine.max_context();
-  return channel.run(engine, options, page, nullptr) == WorkerLoopEnd::protocol_error ? kExitTransient : 0;
+  return channel.run(engine, options, page, nullptr) == WorkerLoopEnd::protocol_error
+             ? kExitTransient
+             : 0;
 }
 
 /// Reads and forgets everything that it is told, for ever.
@@ -60,4 +63,6 @@ int run(const std::vector<std::string>& argv) {
 }  // namespace
 }  // namespace infos
 
-int main(int argc, char** argv) { return infos::run(std::vector<std::string>(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  return infos::run(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: whatever pieces a stream arrives in, the same frames come out; a lying header is refused before it costs memory.
-// Method: all cuts of a small stream, and headers written by hand.
+// Goal: whatever pieces a stream arrives in, the same frames come out; a lying header is refused
+// before it costs memory. Method: all cuts of a small stream, and headers written by hand.
 #include "daemon/runtime/frame.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: nothing is lost, repeated or reordered between the threads; a full box holds its writer, a closed one frees it.
-// Method: two threads and small capacities.
+// Goal: nothing is lost, repeated or reordered between the threads; a full box holds its writer, a
+// closed one frees it. Method: two threads and small capacities.
 #include "daemon/runtime/mailbox.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a recording is whole on disk at its end, and a disk that fails or is slow ends the recording, not the service.
-// Method: a real file, /dev/full, and a buffer that is too small.
+// Goal: a recording is whole on disk at its end, and a disk that fails or is slow ends the
+// recording, not the service. Method: a real file, /dev/full, and a buffer that is too small.
 #include "daemon/runtime/recording_file.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays recordings and says whether every core does again what it did. usage: replay_check FILE...
+// Replays recordings and says whether every core does again what it did. usage: replay_check
+// FILE...
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -20,8 +21,9 @@ int main(int argc, char** argv) {
     }
     std::size_t compared = 0;
     for (const auto& core : report->cores) compared += core.compared;
-    std::printf("%s: %zu cores, %llu events, %zu hashes compared, %s\n", argv[i], report->cores.size(),
-                static_cast<unsigned long long>(report->events), compared, report->matches ? "equal" : "DIFFERENT");
+    std::printf("%s: %zu cores, %llu events, %zu hashes compared, %s\n", argv[i],
+                report->cores.size(), static_cast<unsigned long long>(report->events), compared,
+                report->matches ? "equal" : "DIFFERENT");
     all_match = all_match && report->matches && compared >= report->cores.size();
   }
   return all_match ? 0 : 1;

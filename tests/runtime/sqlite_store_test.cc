@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the SQLite store loses nothing that it acknowledged, notices damage, and says clearly what it cannot do. Method:
-// children that are killed while they write, files with flipped bytes, limits of size and permission.
+// Goal: the SQLite store loses nothing that it acknowledged, notices damage, and says clearly what
+// it cannot do. Method: children that are killed while they write, files with flipped bytes, limits
+// of size and permission.
 #include "daemon/runtime/sqlite_store.h"
 
 #include <fcntl.h>
@@ -39,7 +40,9 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-void write_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 /// Runs SQL on a store's file that nobody has open.
 void tamper(const std::string& path, const std::string& sql) {
@@ -63,7 +66,8 @@ TEST(SqliteStore, Reopened_HasEverything) {
   test::Folder folder;
   for (int i = 1; i <= 3; ++i) {
     const auto store = open_at(folder / "s.db");
-    EXPECT_EQ(put(*store, "k" + std::to_string(i), "v").value().revision, Revision{static_cast<std::uint64_t>(i)});
+    EXPECT_EQ(put(*store, "k" + std::to_string(i), "v").value().revision,
+              Revision{static_cast<std::uint64_t>(i)});
     EXPECT_EQ(list(*store, "").value().rows.size(), static_cast<std::size_t>(i));
   }
 }
@@ -85,7 +89,8 @@ TEST(SqliteStore, KilledWhileWriting_KeepsWhatItAcknowledged) {
       }
     }
     ::close(pipe_fds[1]);
-    for (int i = 0; i < kill_after; ++i) ASSERT_EQ(::read(pipe_fds[0], &acknowledged, sizeof acknowledged), 8);
+    for (int i = 0; i < kill_after; ++i)
+      ASSERT_EQ(::read(pipe_fds[0], &acknowledged, sizeof acknowledged), 8);
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     // It may have gone on for a while before the signal came.
@@ -96,7 +101,8 @@ TEST(SqliteStore, KilledWhileWriting_KeepsWhatItAcknowledged) {
     const auto store = open_at(path);
     const StoredList rows = list(*store, "").value();
     std::uint64_t newest = 0;
-    for (const StoredValue& row : rows.rows) newest = std::max<std::uint64_t>(newest, std::stoull(row.value));
+    for (const StoredValue& row : rows.rows)
+      newest = std::max<std::uint64_t>(newest, std::stoull(row.value));
     EXPECT_GE(newest, acknowledged);
     EXPECT_LE(newest, acknowledged + 1);  // written, not yet acknowledged
     for (std::uint64_t n = newest; n > 0 && n + 5 > newest; --n) {
@@ -108,7 +114,7 @@ TEST(SqliteStore, KilledWhileWriting_KeepsWhatItAcknowledged) {
   }
 }
 
-// ---- damage ------------------------------------------------------------------------------------------------------
+// ---- damage ------------------------------------------------------------------------------------
 
 struct Damage {
   const char* name;
@@ -120,28 +126,44 @@ std::vector<Damage> damages() {
     return [where](const std::string& path) {
       std::string bytes = read_file(path);
       ASSERT_GT(bytes.size(), where);
-      for (std::size_t i = where; i < std::min(where + 64, bytes.size()); ++i) bytes[i] = static_cast<char>(~bytes[i]);
+      for (std::size_t i = where; i < std::min(where + 64, bytes.size()); ++i)
+        bytes[i] = static_cast<char>(~bytes[i]);
       write_file(path, bytes);
     };
   };
-  return {{"Header", flip(0)},
-          {"FirstPage", flip(110)},
-          {"SecondPage", flip(4096)},
-          {"Truncated", [](const std::string& path) { ASSERT_EQ(::truncate(path.c_str(), 5000), 0); }},
-          {"NotADatabase", [](const std::string& path) { write_file(path, "something else entirely, longer than a header "
-                                                                           "of a database file would ever need to be......"); }},
-          {"ValueChanged", [](const std::string& path) { tamper(path, "UPDATE state SET value=x'6576696c' WHERE key='a'"); }},
-          {"RevisionChanged", [](const std::string& path) { tamper(path, "UPDATE state SET revision=1 WHERE key='b'"); }},
-          {"AuditChanged", [](const std::string& path) { tamper(path, "UPDATE audit SET actor='nobody' WHERE revision=1"); }},
-          {"AuditCut", [](const std::string& path) { tamper(path, "DELETE FROM audit WHERE revision=2"); }},
-          {"AuditEndCut", [](const std::string& path) { tamper(path, "DELETE FROM audit WHERE revision=3"); }}};
+  return {
+      {"Header", flip(0)},
+      {"FirstPage", flip(110)},
+      {"SecondPage", flip(4096)},
+      {"Truncated", [](const std::string& path) { ASSERT_EQ(::truncate(path.c_str(), 5000), 0); }},
+      {"NotADatabase",
+       [](const std::string& path) {
+         write_file(path,
+                    "something else entirely, longer than a header "
+                    "of a database file would ever need to be......");
+       }},
+      {"ValueChanged",
+       [](const std::string& path) {
+         tamper(path, "UPDATE state SET value=x'6576696c' WHERE key='a'");
+       }},
+      {"RevisionChanged",
+       [](const std::string& path) { tamper(path, "UPDATE state SET revision=1 WHERE key='b'"); }},
+      {"AuditChanged",
+       [](const std::string& path) {
+         tamper(path, "UPDATE audit SET actor='nobody' WHERE revision=1");
+       }},
+      {"AuditCut",
+       [](const std::string& path) { tamper(path, "DELETE FROM audit WHERE revision=2"); }},
+      {"AuditEndCut",
+       [](const std::string& path) { tamper(path, "DELETE FROM audit WHERE revision=3"); }}};
 }
 
 class SqliteDamage : public testing::TestWithParam<Damage> {
  protected:
   void SetUp() override {
     const auto store = open_at(path);
-    for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(put(*store, key, std::string("value of ") + key).ok());
+    for (const char* key : {"a", "b", "c"})
+      ASSERT_TRUE(put(*store, key, std::string("value of ") + key).ok());
   }
   test::Folder folder;
   const std::string path = folder / "s.db";
@@ -182,7 +204,7 @@ TEST(SqliteStore, DamagedWithoutSnapshot_StartsEmptyAndSaysSo) {
   EXPECT_TRUE(put(*opened->store, "a", "1").ok());
 }
 
-// ---- refusals ----------------------------------------------------------------------------------------------------
+// ---- refusals ----------------------------------------------------------------------------------
 
 TEST(SqliteStore, SecondOpener_IsRefusedWithThePidOfTheFirst) {
   test::Folder folder;
@@ -190,7 +212,8 @@ TEST(SqliteStore, SecondOpener_IsRefusedWithThePidOfTheFirst) {
   const auto second = open_sqlite_store(folder / "s.db");
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::unavailable);
-  EXPECT_THAT(second.error().message, HasSubstr("in use by another infosd (pid " + std::to_string(::getpid()) + ")"));
+  EXPECT_THAT(second.error().message,
+              HasSubstr("in use by another infosd (pid " + std::to_string(::getpid()) + ")"));
 }
 
 TEST(SqliteStore, OtherDatabases_AreRefusedAndLeftAlone) {
@@ -234,7 +257,9 @@ TEST(SqliteStore, FullDisk_RefusesTheWriteAndKeepsTheRest) {
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const auto refused = put(*opened->store, "large", std::string(900u << 10, 'x'));
     if (refused.ok()) return 11;
-    if (refused.error().code != ErrorCode::io && refused.error().code != ErrorCode::resource_exhausted) return 12;
+    if (refused.error().code != ErrorCode::io &&
+        refused.error().code != ErrorCode::resource_exhausted)
+      return 12;
     const auto rows = list(*opened->store, "");
     if (!rows.ok() || rows->rows.size() != 1) return 13;
     return put(*opened->store, "small", "2").ok() ? 0 : 14;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: every StateStore keeps the promises of its interface. Method: one suite, run on each implementation; a model map
-// is the oracle of a long random run.
+// Goal: every StateStore keeps the promises of its interface. Method: one suite, run on each
+// implementation; a model map is the oracle of a long random run.
 #include "daemon/runtime/state_store.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,10 @@ using test::get, test::list, test::put, test::write;
 class Conformance : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (GetParam() == std::string("memory")) store = make_memory_store();
-    else store = open_sqlite_store(folder / "state.db").value().store;
+    if (GetParam() == std::string("memory"))
+      store = make_memory_store();
+    else
+      store = open_sqlite_store(folder / "state.db").value().store;
   }
   test::Folder folder;
   std::unique_ptr<StateStore> store;
@@ -43,24 +45,32 @@ TEST_P(Conformance, EmptyValue_IsNotAbsence) {
 
 TEST_P(Conformance, Delete_RemovesOnceAndCountsAsAWrite) {
   ASSERT_TRUE(put(*store, "a", "1").ok());
-  EXPECT_EQ(write(*store, {"a", std::nullopt, std::nullopt, "test"}).value(), (StoreWritten{true, Revision{2}}));
-  EXPECT_EQ(write(*store, {"a", std::nullopt, std::nullopt, "test"}).value(), (StoreWritten{false, Revision{0}}));
+  EXPECT_EQ(write(*store, {"a", std::nullopt, std::nullopt, "test"}).value(),
+            (StoreWritten{true, Revision{2}}));
+  EXPECT_EQ(write(*store, {"a", std::nullopt, std::nullopt, "test"}).value(),
+            (StoreWritten{false, Revision{0}}));
   EXPECT_EQ(get(*store, "a").value(), std::nullopt);
   EXPECT_EQ(put(*store, "a", "2").value().revision, Revision{3});
 }
 
 TEST_P(Conformance, CompareAndSwap_NeedsTheExpectedRevision) {
-  EXPECT_EQ(write(*store, {"a", "1", Revision{0}, "test"}).value(), (StoreWritten{true, Revision{1}}));
-  EXPECT_EQ(write(*store, {"a", "x", Revision{0}, "test"}).value(), (StoreWritten{false, Revision{1}}));
-  EXPECT_EQ(write(*store, {"b", "x", Revision{1}, "test"}).value(), (StoreWritten{false, Revision{0}}));
+  EXPECT_EQ(write(*store, {"a", "1", Revision{0}, "test"}).value(),
+            (StoreWritten{true, Revision{1}}));
+  EXPECT_EQ(write(*store, {"a", "x", Revision{0}, "test"}).value(),
+            (StoreWritten{false, Revision{1}}));
+  EXPECT_EQ(write(*store, {"b", "x", Revision{1}, "test"}).value(),
+            (StoreWritten{false, Revision{0}}));
   ASSERT_TRUE(put(*store, "other", "y").ok());
-  EXPECT_EQ(write(*store, {"a", "2", Revision{1}, "test"}).value(), (StoreWritten{true, Revision{3}}));
-  EXPECT_EQ(write(*store, {"a", std::nullopt, Revision{1}, "test"}).value(), (StoreWritten{false, Revision{3}}));
+  EXPECT_EQ(write(*store, {"a", "2", Revision{1}, "test"}).value(),
+            (StoreWritten{true, Revision{3}}));
+  EXPECT_EQ(write(*store, {"a", std::nullopt, Revision{1}, "test"}).value(),
+            (StoreWritten{false, Revision{3}}));
   EXPECT_EQ(get(*store, "a").value()->value, "2");
 }
 
 TEST_P(Conformance, List_GivesThePrefixInOrder) {
-  for (const char* key : {"b/2", "b/1", "a", "b", "b/\xff\xff", "c"}) ASSERT_TRUE(put(*store, key, key).ok());
+  for (const char* key : {"b/2", "b/1", "a", "b", "b/\xff\xff", "c"})
+    ASSERT_TRUE(put(*store, key, key).ok());
   const StoredList rows = list(*store, "b/").value();
   EXPECT_EQ(rows.revision, Revision{6});
   std::vector<std::string> keys;
@@ -77,11 +87,12 @@ TEST_P(Conformance, Watch_GivesWhatIsThereAndThenEachChange) {
   std::vector<StoreChange> seen;
   WatchId id;
   const StoredList rows = test::ask<StoredList>([&](auto done) {
-    id = store->watch("w/", std::move(done), [&](const StoreChange& change) {
-      const std::lock_guard lock(mutex);
-      seen.push_back(change);
-    });
-  }).value();
+                            id =
+                                store->watch("w/", std::move(done), [&](const StoreChange& change) {
+                                  const std::lock_guard lock(mutex);
+                                  seen.push_back(change);
+                                });
+                          }).value();
   EXPECT_EQ(rows.rows.size(), 1u);
   ASSERT_TRUE(put(*store, "w/b", "2").ok());
   ASSERT_TRUE(put(*store, "elsewhere", "3").ok());
@@ -90,7 +101,8 @@ TEST_P(Conformance, Watch_GivesWhatIsThereAndThenEachChange) {
   store->unwatch(id);
   ASSERT_TRUE(put(*store, "w/c", "4").ok());
   const std::lock_guard lock(mutex);
-  EXPECT_EQ(seen, (std::vector<StoreChange>{{"w/b", "2", Revision{2}}, {"w/a", std::nullopt, Revision{4}}}));
+  EXPECT_EQ(seen, (std::vector<StoreChange>{{"w/b", "2", Revision{2}},
+                                            {"w/a", std::nullopt, Revision{4}}}));
 }
 
 TEST_P(Conformance, UnwatchInsideAWatch_EndsIt) {
@@ -98,13 +110,13 @@ TEST_P(Conformance, UnwatchInsideAWatch_EndsIt) {
   int calls = 0;
   WatchId id;
   ASSERT_TRUE(test::ask<StoredList>([&](auto done) {
-    const std::lock_guard lock(mutex);
-    id = store->watch("", std::move(done), [&](const StoreChange&) {
-      const std::lock_guard inner(mutex);
-      ++calls;
-      store->unwatch(id);
-    });
-  }).ok());
+                const std::lock_guard lock(mutex);
+                id = store->watch("", std::move(done), [&](const StoreChange&) {
+                  const std::lock_guard inner(mutex);
+                  ++calls;
+                  store->unwatch(id);
+                });
+              }).ok());
   ASSERT_TRUE(put(*store, "a", "1").ok());
   ASSERT_TRUE(put(*store, "a", "2").ok());
   const std::lock_guard lock(mutex);
@@ -113,8 +125,10 @@ TEST_P(Conformance, UnwatchInsideAWatch_EndsIt) {
 
 TEST_P(Conformance, KeysAndValuesOutOfBounds_AreRefusedAndChangeNothing) {
   EXPECT_EQ(put(*store, "", "x").error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(put(*store, std::string(kStoreKeyBytesMax + 1, 'k'), "x").error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(put(*store, "a", std::string(kStoreValueBytesMax + 1, 'v')).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(put(*store, std::string(kStoreKeyBytesMax + 1, 'k'), "x").error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(put(*store, "a", std::string(kStoreValueBytesMax + 1, 'v')).error().code,
+            ErrorCode::invalid_argument);
   EXPECT_TRUE(list(*store, "").value().rows.empty());
   const std::string largest(kStoreValueBytesMax, 'v');
   EXPECT_TRUE(put(*store, std::string(kStoreKeyBytesMax, 'k'), largest).value().applied);
@@ -133,9 +147,12 @@ TEST_P(Conformance, RandomWrites_MatchAMap) {
     if (rng.chance(0.5)) wish.expected = rng.chance(0.5) ? current : Revision{rng.below(20)};
     const bool applies = (!wish.expected || *wish.expected == current) && (wish.value || current);
     const StoreWritten written = write(*store, wish).value();
-    ASSERT_EQ(written, (StoreWritten{applies, applies ? Revision{++last} : current})) << "seed " << kSeed << " write " << i;
-    if (applies && wish.value) model[wish.key] = {wish.key, *wish.value, Revision{last}};
-    else if (applies) model.erase(wish.key);
+    ASSERT_EQ(written, (StoreWritten{applies, applies ? Revision{++last} : current}))
+        << "seed " << kSeed << " write " << i;
+    if (applies && wish.value)
+      model[wish.key] = {wish.key, *wish.value, Revision{last}};
+    else if (applies)
+      model.erase(wish.key);
   }
   const StoredList rows = list(*store, "").value();
   ASSERT_EQ(rows.rows.size(), model.size());
@@ -145,7 +162,8 @@ TEST_P(Conformance, RandomWrites_MatchAMap) {
 TEST_P(Conformance, CallsThatWaitAtTheEnd_AreAnswered) {
   int answers = 0;
   for (int i = 0; i < 100; ++i)
-    store->write({"a", std::to_string(i), std::nullopt, "test"}, [&](Result<StoreWritten>) { ++answers; });
+    store->write({"a", std::to_string(i), std::nullopt, "test"},
+                 [&](Result<StoreWritten>) { ++answers; });
   store.reset();
   EXPECT_EQ(answers, 100);
 }
@@ -176,7 +194,9 @@ TEST(ThreadedStore, FullQueue_RefusesInsteadOfGrowing) {
   {
     const std::lock_guard hold(gate);
     for (int i = 0; i < 20; ++i)
-      store->get("k", [&](const Result<std::optional<StoredValue>>& answer) { ++(answer.ok() ? answered : refused); });
+      store->get("k", [&](const Result<std::optional<StoredValue>>& answer) {
+        ++(answer.ok() ? answered : refused);
+      });
   }
   store.reset();
   EXPECT_GE(refused, 15);  // the thread may have taken one call out before it was held up

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: what one mapping writes the other reads; a page that lies does no harm. Method: two mappings of one descriptor.
+// Goal: what one mapping writes the other reads; a page that lies does no harm. Method: two
+// mappings of one descriptor.
 #include "daemon/runtime/status_page.h"
 
 #include <fcntl.h>

@@ -28,7 +28,8 @@ inline Result<StoredList> list(StateStore& store, const std::string& prefix) {
 inline Result<StoreWritten> write(StateStore& store, StoreWrite wish) {
   return ask<StoreWritten>([&](auto done) { store.write(std::move(wish), std::move(done)); });
 }
-inline Result<StoreWritten> put(StateStore& store, const std::string& key, const std::string& value) {
+inline Result<StoreWritten> put(StateStore& store, const std::string& key,
+                                const std::string& value) {
   return write(store, {key, value, std::nullopt, "test"});
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: worker processes are started, watched, replaced and ended as AgentCore wishes, and nothing of them is left behind.
-// Method: real processes (fake_worker), killed and stopped from outside; the event loop is turned until a condition holds.
+// Goal: worker processes are started, watched, replaced and ended as AgentCore wishes, and nothing
+// of them is left behind. Method: real processes (fake_worker), killed and stopped from outside;
+// the event loop is turned until a condition holds.
 #include "daemon/runtime/supervisor.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +42,8 @@ struct Listener final : WorkerListener {
     downs.push_back(why);
   }
   void worker_said(WorkerId, Generation, StepReport report) override {
-    for (const TokenOut& token : report.tokens) tokens[token.request].push_back(token.sampled.token);
+    for (const TokenOut& token : report.tokens)
+      tokens[token.request].push_back(token.sampled.token);
     for (const SequenceEnd& end : report.ended) ended.insert(end.request);
   }
   std::map<WorkerId, Generation> up;
@@ -65,11 +67,13 @@ SupervisorOptions quick_options() {
 }
 
 struct Stage {
-  explicit Stage(const SupervisorOptions& options = quick_options()) : supervisor(io, options, listener) {}
+  explicit Stage(const SupervisorOptions& options = quick_options())
+      : supervisor(io, options, listener) {}
 
   /// Turns the loop until it holds. A condition that never holds is the test's time limit.
   void until(const std::function<bool()>& holds) {
-    while (!holds()) ASSERT_GT(io.run_one_for(std::chrono::seconds(60)), 0u) << "nothing happens any more";
+    while (!holds())
+      ASSERT_GT(io.run_one_for(std::chrono::seconds(60)), 0u) << "nothing happens any more";
   }
   bool serves(std::uint64_t worker, std::uint32_t generation) const {
     const auto found = listener.up.find(WorkerId{worker});
@@ -98,7 +102,8 @@ struct Stage {
 
 std::set<std::string> descriptors(std::int64_t pid) {
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd"))
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd"))
     names.insert(entry.path().filename());
   return names;
 }
@@ -162,7 +167,8 @@ TEST(Supervisor, MissingExecutable_IsTriedAgainNotFatal) {
   Stage run(options);
   run.supervisor.set_desired({spec(1, "serve")});
   run.until([&] { return run.supervisor.workers().at(0).status.restarts >= 3; });
-  EXPECT_THAT(run.supervisor.workers().at(0).status.last_exit, HasSubstr("No such file or directory"));
+  EXPECT_THAT(run.supervisor.workers().at(0).status.last_exit,
+              HasSubstr("No such file or directory"));
 }
 
 TEST(Supervisor, StoppedWorker_IsKilledAfterTheSilenceLimit) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a worker reads exactly what its supervisor wrote; wrong options are named. Method: round trip and a table.
+// Goal: a worker reads exactly what its supervisor wrote; wrong options are named. Method: round
+// trip and a table.
 #include "daemon/runtime/worker_args.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,11 @@ WorkerArgs example() {
   args.status_fd = 4;
   args.parent = 77;
   args.generation = Generation{5};
-  args.spec = WorkerSpec{WorkerId{2}, "a model", "/with space/and=equals", "cpu", {{"threads", "2"}, {"device_options", "isa=avx2"}}};
+  args.spec = WorkerSpec{WorkerId{2},
+                         "a model",
+                         "/with space/and=equals",
+                         "cpu",
+                         {{"threads", "2"}, {"device_options", "isa=avx2"}}};
   args.record = "/tmp/r";
   args.log_format = "json";
   return args;
@@ -30,13 +35,19 @@ TEST(WorkerArgs, MissingOrUnknownArguments_AreRefused) {
   std::vector<std::string> argv = to_argv(example());
   EXPECT_FALSE(parse_worker_args({"worker"}).ok());
   argv.insert(argv.end(), {"--colour", "red"});
-  EXPECT_EQ(parse_worker_args(argv).error().message, "unknown argument '--colour' of infosd worker");
+  EXPECT_EQ(parse_worker_args(argv).error().message,
+            "unknown argument '--colour' of infosd worker");
 }
 
 TEST(WorkerOptions, Known_ReachEngineAndCore) {
-  const WorkerSettings settings = parse_worker_options({{"threads", "3"}, {"cores", "0-2,5"}, {"kv_memory", "2GiB"},
-                                                        {"kv_dtype", "f16"}, {"block_tokens", "32"},
-                                                        {"max_running", "9"}, {"max_step_tokens", "100"}}).value();
+  const WorkerSettings settings = parse_worker_options({{"threads", "3"},
+                                                        {"cores", "0-2,5"},
+                                                        {"kv_memory", "2GiB"},
+                                                        {"kv_dtype", "f16"},
+                                                        {"block_tokens", "32"},
+                                                        {"max_running", "9"},
+                                                        {"max_step_tokens", "100"}})
+                                      .value();
   EXPECT_EQ(settings.engine.threads, 3u);
   EXPECT_EQ(settings.engine.cores, (std::vector<std::uint32_t>{0, 1, 2, 5}));
   EXPECT_EQ(settings.engine.kv_memory.value, 2ull << 30);
@@ -49,13 +60,15 @@ TEST(WorkerOptions, Known_ReachEngineAndCore) {
 }
 
 TEST(WorkerOptions, Wrong_AreNamedWithWhatIsAllowed) {
-  const std::pair<const char*, const char*> wrong[] = {
-      {"threads", "many"}, {"block_tokens", "0"}, {"cores", "3-1"}, {"kv_memory", "2"}, {"kv_dtype", "i8"}, {"colour", "red"}};
+  const std::pair<const char*, const char*> wrong[] = {{"threads", "many"}, {"block_tokens", "0"},
+                                                       {"cores", "3-1"},    {"kv_memory", "2"},
+                                                       {"kv_dtype", "i8"},  {"colour", "red"}};
   for (const auto& [key, value] : wrong) {
     const auto settings = parse_worker_options({{key, value}});
     ASSERT_FALSE(settings.ok()) << key;
     EXPECT_EQ(settings.error().code, ErrorCode::invalid_argument);
-    EXPECT_NE(settings.error().message.find(value == std::string("red") ? key : value), std::string::npos)
+    EXPECT_NE(settings.error().message.find(value == std::string("red") ? key : value),
+              std::string::npos)
         << settings.error().message;
   }
 }

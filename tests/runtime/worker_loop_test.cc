@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a worker's loop carries requests to the engine and tokens back, in order, and ends when it is told to or left
-// alone. Method: the real core, a fake engine, a socketpair, frames by hand.
+// Goal: a worker's loop carries requests to the engine and tokens back, in order, and ends when it
+// is told to or left alone. Method: the real core, a fake engine, a socketpair, frames by hand.
 #include "daemon/runtime/worker_loop.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,8 @@ class WorkerLoopTest : public testing::Test {
   void hang_up() { ours_.reset(); }
 
   void send_raw(const std::string& bytes) {
-    ASSERT_EQ(::send(ours_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    ASSERT_EQ(::send(ours_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
   }
   void send(const ToWorker& message) {
     std::string frame;
@@ -63,7 +64,8 @@ class WorkerLoopTest : public testing::Test {
     Submit wish;
     wish.request = RequestId{request};
     wish.attempt = Attempt{1};
-    for (std::size_t i = 0; i < prompt; ++i) wish.tokens.push_back(static_cast<TokenId>(i + request));
+    for (std::size_t i = 0; i < prompt; ++i)
+      wish.tokens.push_back(static_cast<TokenId>(i + request));
     wish.prompt_tokens = static_cast<std::uint32_t>(prompt);
     wish.max_new_tokens = max_new;
     send(wish);
@@ -88,7 +90,8 @@ class WorkerLoopTest : public testing::Test {
         ASSERT_EQ(token.index, tokens[token.request].size());
         tokens[token.request].push_back(token.sampled.token);
       }
-      for (const SequenceEnd& end_of : std::get<StepReport>(message).ended) ended[end_of.request] = end_of;
+      for (const SequenceEnd& end_of : std::get<StepReport>(message).ended)
+        ended[end_of.request] = end_of;
     }
   }
 
@@ -147,7 +150,8 @@ TEST_F(WorkerLoopTest, FailedStep_EndsItsSequencesWithTheReasonAndServesOn) {
   submit(1, 5, 50);
   collect(1);
   EXPECT_EQ(ended[RequestId{1}].reason, FinishReason::error);
-  EXPECT_NE(ended[RequestId{1}].message.find("the fake device failed"), std::string::npos) << ended[RequestId{1}].message;
+  EXPECT_NE(ended[RequestId{1}].message.find("the fake device failed"), std::string::npos)
+      << ended[RequestId{1}].message;
   engine.failing = false;
   submit(2, 5, 5);
   collect(2);
