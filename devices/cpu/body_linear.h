@@ -9,6 +9,9 @@
 
 /// Rows from which widening a chunk once pays.
 constexpr std::uint32_t kWidenRows = 5;
+/// How far ahead of the multiplication packed panels are fetched: hardware prefetch stops at every 4 KiB page.
+/// Measured on one core of a Xeon of 2023 (cpu_bench, 1 to 8 KiB): q4_0 one row 756 us without, 690 us with 2 KiB.
+constexpr std::size_t kAheadBytes = 2048;
 /// k per chunk.
 constexpr std::size_t kFloatChunk = 128, kIntChunk = 512;
 
@@ -116,7 +119,9 @@ static void direct_float(const LinearArgs& a, std::uint32_t panel) {
   const std::uint32_t tile = even_tile(a.rows, kFloatRows);
   for (std::uint32_t r = 0; r < a.rows; r += tile) {
     const int rows = at_most(a.rows - r, tile);
-    rows_float<W, NR, kFloatRows>(rows, a.w->data + panel * stride, stride, a.x + r * a.ldx, a.ldx, a.w->k, nullptr, c, {});
+    const std::uint8_t* w = a.w->data + panel * stride;
+    const Ahead ahead{w + kAheadBytes, stride, r == 0 ? static_cast<int>(8 * kLanes * W::kBytes / 64) : 0};
+    rows_float<W, NR, kFloatRows>(rows, w, stride, a.x + r * a.ldx, a.ldx, a.w->k, nullptr, c, ahead);
     finish_tile(a, c, r, rows, panel, NR);
   }
 }
@@ -368,7 +373,8 @@ static void direct_int(const LinearArgs& a, std::uint32_t panel) {
   for (int n = 0; n < NR; ++n) w[n] = P::at(a.w->data + (panel + n) * stride, k, 0);
   for (std::uint32_t r = 0; r < a.rows; r += tile) {
     const int rows = at_most(a.rows - r, tile);
-    rows_int<P, NR, kIntRows>(rows, w, a.qx + r * a.ldq, a.ldq, k / kBlock, nullptr, c, {});
+    const Ahead ahead{w[0].q + kAheadBytes, stride, r == 0 ? static_cast<int>(P::kQuantBytes / 64) : 0};
+    rows_int<P, NR, kIntRows>(rows, w, a.qx + r * a.ldq, a.ldq, k / kBlock, nullptr, c, ahead);
     finish_tile(a, c, r, rows, panel, NR);
   }
 }
