@@ -18,7 +18,6 @@ Result<ServedModel> load_served_model(const std::string& name, const std::string
   model.eos_token = text.eos_token;
   model.generation = checkpoint->generation();
   model.config = checkpoint->config();
-#ifdef INFOS_HAS_CHAT_TEMPLATES
   if (!text.chat_template.empty()) {
     auto parsed = ChatTemplate::parse(text.chat_template);
     if (parsed.ok())
@@ -27,7 +26,6 @@ Result<ServedModel> load_served_model(const std::string& name, const std::string
       log_warn("infosd", "the chat template cannot be used",
                {{"model", name}, {"why", parsed.error().message}});
   }
-#endif
   return model;
 }
 
