@@ -11,7 +11,7 @@ namespace infos::cpu {
 
 struct BatchLimits {
   std::uint32_t max_tokens = 0, max_sequences = 0, max_context = 0;
-  std::uint32_t token_limit = 0;   ///< token ids are below this
+  std::uint32_t token_limit = 0;  ///< token ids are below this
   std::uint32_t block_tokens = 1, n_blocks = 0;
 };
 

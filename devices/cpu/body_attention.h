@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over the paged KV pool with online softmax. Included by each kernels_<isa>.cc inside its namespace.
+// Attention over the paged KV pool with online softmax. Included by each kernels_<isa>.cc inside
+// its namespace.
 //
-// KV is visited in tiles of 16 absolute positions, in order. A tile is widened to f32 once (K transposed, so that lanes run
-// over positions) and then used by every (row, head) that sees it. What one (row, head) computes depends on its position
-// alone: prefill, decode and any chunking give the same bits. Positions that a row does not see are never multiplied.
+// KV is visited in tiles of 16 absolute positions, in order. A tile is widened to f32 once (K
+// transposed, so that lanes run over positions) and then used by every (row, head) that sees it.
+// What one (row, head) computes depends on its position alone: prefill, decode and any chunking
+// give the same bits. Positions that a row does not see are never multiplied.
+#pragma once
 
 struct KvTile {
-  float* k;             ///< [head_dim padded, 16], transposed
-  float* v;             ///< [16, head_dim padded]
+  float* k;  ///< [head_dim padded, 16], transposed
+  float* v;  ///< [16, head_dim padded]
   std::size_t padded;
 };
 
@@ -34,7 +37,8 @@ SIMD F load_kv(const std::uint8_t* p, std::size_t at, std::size_t n, KvType type
 }
 
 /// Widens positions [begin, begin + count) of the tile; the others become zero.
-static void load_tile(const AttentionArgs& a, std::size_t begin, std::size_t count, const KvTile& tile) {
+static void load_tile(const AttentionArgs& a, std::size_t begin, std::size_t count,
+                      const KvTile& tile) {
   const std::uint8_t* rows[kKvTile];
   for (std::size_t t = 0; t < count; ++t) {
     const std::size_t p = begin + t;
@@ -42,7 +46,8 @@ static void load_tile(const AttentionArgs& a, std::size_t begin, std::size_t cou
   }
   for (std::size_t d = 0; d < a.head_dim; d += kLanes) {
     F m[kKvTile];
-    for (std::size_t t = 0; t < kKvTile; ++t) m[t] = t < count ? load_kv(rows[t], d, a.head_dim, a.type) : zero();
+    for (std::size_t t = 0; t < kKvTile; ++t)
+      m[t] = t < count ? load_kv(rows[t], d, a.head_dim, a.type) : zero();
     transpose(m);
     for (std::size_t i = 0; i < kLanes; ++i) store(tile.k + (d + i) * kKvTile, m[i]);
     for (std::size_t t = 0; t < kKvTile; ++t) {
@@ -67,7 +72,8 @@ SIMD F scores(const float* q, const float* k, std::size_t head_dim) {
 }
 
 template <int N>
-SIMD void accumulate(float* out, const float* v, std::size_t stride, const float* p, int lo, int hi, float correction) {
+SIMD void accumulate(float* out, const float* v, std::size_t stride, const float* p, int lo, int hi,
+                     float correction) {
   F acc[N];
   const F c = set1(correction);
 #pragma GCC unroll 4
@@ -82,7 +88,8 @@ SIMD void accumulate(float* out, const float* v, std::size_t stride, const float
 }
 
 /// Adds positions [lo, hi) of the tile to one state.
-static void step_state(const AttentionArgs& a, const float* q, const KvTile& tile, const AttentionState& s, int lo, int hi) {
+static void step_state(const AttentionArgs& a, const float* q, const KvTile& tile,
+                       const AttentionState& s, int lo, int hi) {
   const F none = set1(-__builtin_inff());
   const F x = select_range(lo, hi, mul(scores(q, tile.k, a.head_dim), set1(a.scale)), none);
   const float before = *s.top;
@@ -103,7 +110,8 @@ static void step_state(const AttentionArgs& a, const float* q, const KvTile& til
   for (; j + 4 * kLanes <= tile.padded; j += 4 * kLanes) {
     accumulate<4>(s.out + j, tile.v + j, tile.padded, p, lo, hi, correction);
   }
-  for (; j < tile.padded; j += kLanes) accumulate<1>(s.out + j, tile.v + j, tile.padded, p, lo, hi, correction);
+  for (; j < tile.padded; j += kLanes)
+    accumulate<1>(s.out + j, tile.v + j, tile.padded, p, lo, hi, correction);
 }
 
 /// First position that row r sees, and one beyond its last.
@@ -134,7 +142,8 @@ static void attention(const AttentionArgs& a) {
       visible(a, r, lo, hi);
       if (hi <= begin || lo >= begin + kKvTile) continue;
       const int from = lo > begin ? static_cast<int>(lo - begin) : 0;
-      const int to = hi - begin < kKvTile ? static_cast<int>(hi - begin) : static_cast<int>(kKvTile);
+      const int to =
+          hi - begin < kKvTile ? static_cast<int>(hi - begin) : static_cast<int>(kKvTile);
       for (std::size_t h = 0; h < heads; ++h) {
         const std::size_t i = r * heads + h;
         const AttentionState state{out + i * padded, top + i, total + i};
@@ -149,7 +158,8 @@ static void attention(const AttentionArgs& a) {
       const F inverse = set1(1.0F / total[i]);
       for (std::size_t d = 0; d < a.head_dim; d += kLanes) {
         const std::size_t rest = a.head_dim - d;
-        store_n(to + d, mul(load(out + i * padded + d), inverse), rest < kLanes ? static_cast<int>(rest) : 16);
+        store_n(to + d, mul(load(out + i * padded + d), inverse),
+                rest < kLanes ? static_cast<int>(rest) : 16);
       }
     }
   }

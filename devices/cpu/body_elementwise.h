@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row kernels over the sixteen lanes: quantisation of activations, norms, RoPE, activations, KV stores. Included by each
-// kernels_<isa>.cc inside its namespace. Sums run over lanes first and are folded in one fixed order at the end.
+// Row kernels over the sixteen lanes: quantisation of activations, norms, RoPE, activations, KV
+// stores. Included by each kernels_<isa>.cc inside its namespace. Sums run over lanes first and are
+// folded in one fixed order at the end.
+#pragma once
 
 /// e^x with about 1.5 ulp; 0 below -87.3, finite above.
 SIMD F exponential(F x) {
@@ -22,10 +24,14 @@ SIMD F exponential(F x) {
 
 static int zero_point(WeightKind kind) {
   switch (kind) {
-    case WeightKind::q8_0: return 128;
-    case WeightKind::q4_0: return 8;
-    case WeightKind::q6_k: return 32;
-    default: return 0;
+    case WeightKind::q8_0:
+      return 128;
+    case WeightKind::q4_0:
+      return 8;
+    case WeightKind::q6_k:
+      return 32;
+    default:
+      return 0;
   }
 }
 
@@ -48,7 +54,8 @@ static void quantise(const float* x, ActBlock* out, std::size_t k, WeightKind ki
   }
 }
 
-static void rms_norm(const float* x, const float* w, float* y, std::size_t n, std::size_t m, float epsilon) {
+static void rms_norm(const float* x, const float* w, float* y, std::size_t n, std::size_t m,
+                     float epsilon) {
   for (std::size_t g = 0; g < n; g += m) {
     F squares = zero();
     std::size_t i = 0;
@@ -63,12 +70,15 @@ static void rms_norm(const float* x, const float* w, float* y, std::size_t n, st
     }
     const float mean = sum(squares) / static_cast<float>(m);
     const F factor = set1(1.0F / __builtin_sqrtf(mean + epsilon));
-    for (i = 0; i + kLanes <= m; i += kLanes) store(y + g + i, mul(mul(load(x + g + i), factor), load(w + i)));
-    if (rest) store_n(y + g + i, mul(mul(load_n(x + g + i, rest), factor), load_n(w + i, rest)), rest);
+    for (i = 0; i + kLanes <= m; i += kLanes)
+      store(y + g + i, mul(mul(load(x + g + i), factor), load(w + i)));
+    if (rest)
+      store_n(y + g + i, mul(mul(load_n(x + g + i, rest), factor), load_n(w + i, rest)), rest);
   }
 }
 
-static void rope_halves(const float* x, float* y, const float* c, const float* s, std::size_t half) {
+static void rope_halves(const float* x, float* y, const float* c, const float* s,
+                        std::size_t half) {
   std::size_t i = 0;
   for (; i + kLanes <= half; i += kLanes) {
     const F a = load(x + i), b = load(x + half + i), cos = load(c + i), sin = load(s + i);
@@ -77,12 +87,14 @@ static void rope_halves(const float* x, float* y, const float* c, const float* s
   }
   const int rest = static_cast<int>(half - i);
   if (!rest) return;
-  const F a = load_n(x + i, rest), b = load_n(x + half + i, rest), cos = load_n(c + i, rest), sin = load_n(s + i, rest);
+  const F a = load_n(x + i, rest), b = load_n(x + half + i, rest), cos = load_n(c + i, rest),
+          sin = load_n(s + i, rest);
   store_n(y + i, sub(mul(a, cos), mul(b, sin)), rest);
   store_n(y + half + i, add(mul(b, cos), mul(a, sin)), rest);
 }
 
-static void rope_adjacent(const float* x, float* y, const float* c, const float* s, std::size_t half) {
+static void rope_adjacent(const float* x, float* y, const float* c, const float* s,
+                          std::size_t half) {
   std::size_t i = 0;
   for (; i + 8 <= half; i += 8) {
     const F a = load(x + 2 * i);
@@ -95,8 +107,8 @@ static void rope_adjacent(const float* x, float* y, const float* c, const float*
   }
 }
 
-static void rope(const float* x, float* y, const float* cos_sin, std::size_t heads, std::size_t head_dim,
-                 std::size_t rotary_dim, std::uint32_t style) {
+static void rope(const float* x, float* y, const float* cos_sin, std::size_t heads,
+                 std::size_t head_dim, std::size_t rotary_dim, std::uint32_t style) {
   const std::size_t half = rotary_dim / 2;
   for (std::size_t h = 0; h < heads; ++h, x += head_dim, y += head_dim) {
     if (style == 1) {
@@ -115,9 +127,7 @@ static void add_rows(const float* a, const float* b, float* y, std::size_t n) {
   if (rest) store_n(y + i, add(load_n(a + i, rest), load_n(b + i, rest)), rest);
 }
 
-SIMD F silu_times(F g, F u) {
-  return mul(div(g, add(set1(1.0F), exponential(sub(zero(), g)))), u);
-}
+SIMD F silu_times(F g, F u) { return mul(div(g, add(set1(1.0F), exponential(sub(zero(), g)))), u); }
 
 static void silu_mul(const float* gate, const float* up, float* y, std::size_t n) {
   std::size_t i = 0;

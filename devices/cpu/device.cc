@@ -21,19 +21,26 @@ Status set_option(Parsed& parsed, std::string_view key, std::string_view value) 
     for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avxvnni, Isa::avx512}) {
       if (value != to_string(isa)) continue;
       if (!isa_supported(isa)) {
-        return Error{ErrorCode::unsupported, fmt::format("isa={}: this machine lacks it; its best is {}", value, to_string(best_isa()))};
+        return Error{ErrorCode::unsupported,
+                     fmt::format("isa={}: this machine lacks it; its best is {}", value,
+                                 to_string(best_isa()))};
       }
       parsed.isa = isa;
       return {};
     }
-    return Error{ErrorCode::invalid_argument, fmt::format("isa={}: allowed are generic, avx2, avxvnni, avx512", value)};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("isa={}: allowed are generic, avx2, avxvnni, avx512", value)};
   }
   if (key == "spin_us") {
-    const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), parsed.spin_us);
-    if (code == std::errc() && end == value.data() + value.size() && parsed.spin_us <= 1000000) return {};
-    return Error{ErrorCode::invalid_argument, fmt::format("spin_us={}: allowed are 0 to 1000000", value)};
+    const auto [end, code] =
+        std::from_chars(value.data(), value.data() + value.size(), parsed.spin_us);
+    if (code == std::errc() && end == value.data() + value.size() && parsed.spin_us <= 1000000)
+      return {};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("spin_us={}: allowed are 0 to 1000000", value)};
   }
-  return Error{ErrorCode::invalid_argument, fmt::format("device option {}: allowed are isa, spin_us", key)};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("device option {}: allowed are isa, spin_us", key)};
 }
 
 Result<Parsed> parse_options(std::string_view text) {
@@ -45,7 +52,8 @@ Result<Parsed> parse_options(std::string_view text) {
     if (item.empty()) continue;
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) {
-      return Error{ErrorCode::invalid_argument, fmt::format("device option {}: expected key=value", item)};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("device option {}: expected key=value", item)};
     }
     INFOS_TRY(set_option(parsed, item.substr(0, equals), item.substr(equals + 1)));
   }
@@ -65,7 +73,9 @@ std::uint32_t usable_cores() {
 Result<std::unique_ptr<Device>> Device::open(const DeviceOptions& options) {
   const Parsed parsed = INFOS_TRY(parse_options(options.options));
   const std::uint32_t threads = options.threads ? options.threads : usable_cores();
-  if (threads > 1024) return Error{ErrorCode::invalid_argument, fmt::format("{} threads, allowed up to 1024", threads)};
+  if (threads > 1024)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} threads, allowed up to 1024", threads)};
   std::unique_ptr<Device> device(new Device(kernels_for(parsed.isa)));
   device->cores_ = options.cores;
   device->memory_bytes_ = options.memory_bytes;
@@ -76,7 +86,9 @@ Result<std::unique_ptr<Device>> Device::open(const DeviceOptions& options) {
 Result<Memory> Device::allocate(std::uint64_t bytes, const char* what) {
   const std::uint64_t there = memory_bytes_ > memory_used_ ? memory_bytes_ - memory_used_ : 0;
   if (memory_bytes_ != 0 && bytes > there) {
-    return Error{ErrorCode::resource_exhausted, fmt::format("{} bytes for {}, {} of the device's {} are free", bytes, what, there, memory_bytes_)};
+    return Error{ErrorCode::resource_exhausted,
+                 fmt::format("{} bytes for {}, {} of the device's {} are free", bytes, what, there,
+                             memory_bytes_)};
   }
   Memory memory = INFOS_TRY(Memory::allocate(bytes, what));
   memory_used_ += memory.bytes();
@@ -95,19 +107,24 @@ void Device::pin_caller() {
 
 Result<std::unique_ptr<KvPool>> KvPool::create(Device& device, const infos_kv_config& c) {
   const auto invalid = [](const char* name, std::uint64_t value, std::uint64_t most) {
-    return Error{ErrorCode::invalid_argument, fmt::format("KV pool: {} is {}, allowed 1 to {}", name, value, most)};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("KV pool: {} is {}, allowed 1 to {}", name, value, most)};
   };
   if (c.layers == 0 || c.layers > 4096) return invalid("layers", c.layers, 4096);
   if (c.kv_heads == 0 || c.kv_heads > 4096) return invalid("kv_heads", c.kv_heads, 4096);
   if (c.head_dim == 0 || c.head_dim > 1024) return invalid("head_dim", c.head_dim, 1024);
-  if (c.block_tokens == 0 || c.block_tokens > 65536) return invalid("block_tokens", c.block_tokens, 65536);
+  if (c.block_tokens == 0 || c.block_tokens > 65536)
+    return invalid("block_tokens", c.block_tokens, 65536);
   if (c.n_blocks == 0 || c.n_blocks > (1U << 30)) return invalid("n_blocks", c.n_blocks, 1U << 30);
   if (c.dtype != INFOS_F32 && c.dtype != INFOS_F16 && c.dtype != INFOS_BF16) {
-    return Error{ErrorCode::unsupported, fmt::format("KV pool: dtype {}, allowed f32 (1), f16 (2), bf16 (3)", c.dtype)};
+    return Error{ErrorCode::unsupported,
+                 fmt::format("KV pool: dtype {}, allowed f32 (1), f16 (2), bf16 (3)", c.dtype)};
   }
   auto pool = std::make_unique<KvPool>();
   pool->config = c;
-  pool->type = c.dtype == INFOS_F32 ? KvType::f32 : c.dtype == INFOS_F16 ? KvType::f16 : KvType::bf16;
+  pool->type = c.dtype == INFOS_F32   ? KvType::f32
+               : c.dtype == INFOS_F16 ? KvType::f16
+                                      : KvType::bf16;
   infos_kv_layout& l = pool->layout;
   l.struct_size = sizeof l;
   l.dtype = c.dtype;
@@ -116,8 +133,11 @@ Result<std::unique_ptr<KvPool>> KvPool::create(Device& device, const infos_kv_co
   l.v_offset = l.s_head * c.kv_heads;
   l.s_layer = 2 * l.v_offset;
   if (__builtin_mul_overflow(l.s_layer, std::uint64_t{c.layers}, &l.s_block) ||
-      __builtin_mul_overflow(l.s_block, std::uint64_t{c.n_blocks}, &l.bytes) || l.bytes > (std::uint64_t{1} << 46)) {
-    return Error{ErrorCode::resource_exhausted, fmt::format("KV pool: {} blocks of {} layers are more than 64 TiB", c.n_blocks, c.layers)};
+      __builtin_mul_overflow(l.s_block, std::uint64_t{c.n_blocks}, &l.bytes) ||
+      l.bytes > (std::uint64_t{1} << 46)) {
+    return Error{
+        ErrorCode::resource_exhausted,
+        fmt::format("KV pool: {} blocks of {} layers are more than 64 TiB", c.n_blocks, c.layers)};
   }
   pool->memory = INFOS_TRY(device.allocate(l.bytes, "the KV pool"));
   pool->device = &device;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An opened CPU device: its kernels, threads and memory account; and the KV pools made on it. Used from one thread at a
-// time, `cancelled` excepted. Never touches weights or batches: that is Program's.
+// An opened CPU device: its kernels, threads and memory account; and the KV pools made on it. Used
+// from one thread at a time, `cancelled` excepted. Never touches weights or batches: that is
+// Program's.
 #pragma once
 
 #include <atomic>
@@ -18,10 +19,11 @@
 namespace infos::cpu {
 
 struct DeviceOptions {
-  std::uint32_t threads = 0;         ///< 0: every core this process may use
-  std::vector<std::uint32_t> cores;  ///< thread i, the caller included, is pinned to cores[i % size]; empty: no pinning
-  std::uint64_t memory_bytes = 0;    ///< bound on weights + KV + scratch; 0: none
-  std::string options;               ///< "isa=generic|avx2|avxvnni|avx512,spin_us=N"
+  std::uint32_t threads = 0;  ///< 0: every core this process may use
+  std::vector<std::uint32_t>
+      cores;  ///< thread i, the caller included, is pinned to cores[i % size]; empty: no pinning
+  std::uint64_t memory_bytes = 0;  ///< bound on weights + KV + scratch; 0: none
+  std::string options;             ///< "isa=generic|avx2|avxvnni|avx512,spin_us=N"
 };
 
 class Device {
@@ -33,7 +35,8 @@ class Device {
   ThreadPool& pool() { return *pool_; }
   std::uint64_t memory_used() const { return memory_used_; }
 
-  /// Memory that counts against the bound until released. Errors: resource_exhausted with bytes wanted and there.
+  /// Memory that counts against the bound until released. Errors: resource_exhausted with bytes
+  /// wanted and there.
   Result<Memory> allocate(std::uint64_t bytes, const char* what);
   void release(std::uint64_t bytes) { memory_used_ -= bytes; }
 
@@ -52,7 +55,8 @@ class Device {
   std::uint64_t memory_used_ = 0;
 };
 
-/// A paged KV pool. One block holds all layers of its tokens in one run: [block, layer, K|V, head, token, dim].
+/// A paged KV pool. One block holds all layers of its tokens in one run: [block, layer, K|V, head,
+/// token, dim].
 struct KvPool {
   Device* device = nullptr;
   infos_kv_config config{};
@@ -66,8 +70,8 @@ struct KvPool {
 
 /// Cores that this process may run on.
 std::uint32_t usable_cores();
-/// What describe() says: figures from the instruction set, a clock calibration (~1 ms) and a read-bandwidth loop (~20 ms),
-/// measured once per process.
+/// What describe() says: figures from the instruction set, a clock calibration (~1 ms) and a
+/// read-bandwidth loop (~20 ms), measured once per process.
 infos_device_info device_info();
 /// "cpu-x86-64-avx512": artifacts hold no code, so any string of this backend is usable elsewhere.
 std::string compat_string(Isa isa);

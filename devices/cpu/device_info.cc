@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine can do: name, peaks, bandwidth. Measured once per process, when somebody first asks.
+// What this machine can do: name, peaks, bandwidth. Measured once per process, when somebody first
+// asks.
 #include <unistd.h>
 
 #include <chrono>
@@ -14,9 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
-/// Core clock from a chain of dependent 1-cycle adds; the best of a few short runs, since others may use the core too.
+/// Core clock from a chain of dependent 1-cycle adds; the best of a few short runs, since others
+/// may use the core too.
 double measure_hz() {
 #if defined(__x86_64__)
   double best = 0;
@@ -25,7 +29,10 @@ double measure_hz() {
     std::uint64_t x = 0;
     const auto start = Clock::now();
     for (int i = 0; i < kTurns; ++i) {
-      __asm__ volatile("add $1,%0\n add $3,%0\n add $1,%0\n add $3,%0\n add $1,%0\n add $3,%0\n add $1,%0\n add $3,%0\n" : "+r"(x));
+      __asm__ volatile(
+          "add $1,%0\n add $3,%0\n add $1,%0\n add $3,%0\n add $1,%0\n add $3,%0\n add $1,%0\n add "
+          "$3,%0\n"
+          : "+r"(x));
     }
     const double hz = kTurns * 8.0 / seconds_since(start);
     if (hz > best) best = hz;
@@ -80,22 +87,30 @@ void put(char (&to)[64], const std::string& from) {
   to[n] = 0;
 }
 
-/// Operations (a multiply and an add are two) per cycle of one core. Source: Intel and AMD optimisation manuals: two vector
-/// FMA or dot-product ports; plain C++ is counted as one 128-bit port.
+/// Operations (a multiply and an add are two) per cycle of one core. Source: Intel and AMD
+/// optimisation manuals: two vector FMA or dot-product ports; plain C++ is counted as one 128-bit
+/// port.
 double f32_per_cycle(Isa isa) {
   switch (isa) {
-    case Isa::avx512: return 64;
+    case Isa::avx512:
+      return 64;
     case Isa::avx2:
-    case Isa::avxvnni: return 32;
-    default: return 8;
+    case Isa::avxvnni:
+      return 32;
+    default:
+      return 8;
   }
 }
 double int8_per_cycle(Isa isa) {
   switch (isa) {
-    case Isa::avx512: return 256;
-    case Isa::avxvnni: return 128;
-    case Isa::avx2: return 43;  // multiply, widen and add share the ports
-    default: return 2;
+    case Isa::avx512:
+      return 256;
+    case Isa::avxvnni:
+      return 128;
+    case Isa::avx2:
+      return 43;  // multiply, widen and add share the ports
+    default:
+      return 2;
   }
 }
 
@@ -106,7 +121,8 @@ infos_device_info measure() {
   const Isa isa = best_isa();
   put(info.name, model_name() + " (" + to_string(isa) + ")");
   put(info.compat, compat_string(isa));
-  info.memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  info.memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   info.kv_capacity_bytes = info.memory_bytes;
   info.cores = usable_cores();
   const double hz = measure_hz();
@@ -114,8 +130,10 @@ infos_device_info measure() {
   info.peak_int8_ops = hz * info.cores * int8_per_cycle(isa);
   info.memory_bytes_per_second = measure_read_bandwidth(info.cores < 16 ? info.cores : 16);
   info.phases = 1U | 2U;
-  for (int op = INFOS_OP_EMBED; op <= INFOS_OP_SELECT_ROWS; ++op) info.op_mask |= std::uint64_t{1} << op;
-  for (const int dtype : {INFOS_F32, INFOS_F16, INFOS_BF16, INFOS_Q8_0, INFOS_Q4_0, INFOS_Q4_K, INFOS_Q6_K}) {
+  for (int op = INFOS_OP_EMBED; op <= INFOS_OP_SELECT_ROWS; ++op)
+    info.op_mask |= std::uint64_t{1} << op;
+  for (const int dtype :
+       {INFOS_F32, INFOS_F16, INFOS_BF16, INFOS_Q8_0, INFOS_Q4_0, INFOS_Q4_K, INFOS_Q6_K}) {
     info.dtype_mask |= std::uint64_t{1} << dtype;
   }
   info.batch_invariant = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit float conversions in plain C++, rounding to nearest even like the hardware. For load-time code and the generic
-// kernels; each file gets its own copy, so that no instruction set leaks into another.
+// 16-bit float conversions in plain C++, rounding to nearest even like the hardware. For load-time
+// code and the generic kernels; each file gets its own copy, so that no instruction set leaks into
+// another.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,14 @@ namespace {
   return bits;
 }
 
-[[maybe_unused]] inline float from_bf16(std::uint16_t h) { return float_from_bits(std::uint32_t{h} << 16); }
+[[maybe_unused]] inline float from_bf16(std::uint16_t h) {
+  return float_from_bits(std::uint32_t{h} << 16);
+}
 
 [[maybe_unused]] inline std::uint16_t to_bf16(float f) {
   const std::uint32_t bits = bits_of(f);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);  // quiet NaN
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U)
+    return static_cast<std::uint16_t>((bits >> 16) | 0x40U);  // quiet NaN
   return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
@@ -51,7 +55,7 @@ namespace {
     return static_cast<std::uint16_t>(sign | 0x7E00U | ((magnitude >> 13) & 0x3FFU));
   }
   if (magnitude >= 0x477FF000U) return sign | 0x7C00U;  // rounds to 65536 or beyond: infinity
-  if (magnitude < 0x38800000U) {                        // subnormal or zero: the float adder rounds at 2^-24
+  if (magnitude < 0x38800000U) {  // subnormal or zero: the float adder rounds at 2^-24
     const float scaled = float_from_bits(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (bits_of(scaled) - 0x3F000000U));
   }

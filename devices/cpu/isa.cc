@@ -19,7 +19,8 @@ namespace {
 
 #if defined(__x86_64__)
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
 }
 
 // AVX-VNNI: CPUID leaf 7, subleaf 1, EAX bit 4. The compiler's name list does not have it.
@@ -31,7 +32,8 @@ bool has_avxvnni() {
 
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
 }
 #endif
 
@@ -40,10 +42,14 @@ bool has_avx512() {
 bool isa_supported(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
-    case Isa::generic: return true;
-    case Isa::avx2: return has_avx2();
-    case Isa::avxvnni: return has_avxvnni();
-    case Isa::avx512: return has_avx512();
+    case Isa::generic:
+      return true;
+    case Isa::avx2:
+      return has_avx2();
+    case Isa::avxvnni:
+      return has_avxvnni();
+    case Isa::avx512:
+      return has_avx512();
   }
   return false;
 #else
@@ -60,10 +66,14 @@ Isa best_isa() {
 
 const char* to_string(Isa isa) {
   switch (isa) {
-    case Isa::generic: return "generic";
-    case Isa::avx2: return "avx2";
-    case Isa::avxvnni: return "avxvnni";
-    case Isa::avx512: return "avx512";
+    case Isa::generic:
+      return "generic";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avxvnni:
+      return "avxvnni";
+    case Isa::avx512:
+      return "avx512";
   }
   return "unknown";
 }
@@ -72,10 +82,14 @@ const Kernels& kernels_for(Isa isa) {
   INFOS_CHECK(isa_supported(isa));
 #if defined(__x86_64__)
   switch (isa) {
-    case Isa::generic: break;
-    case Isa::avx2: return kAvx2Kernels;
-    case Isa::avxvnni: return kAvxvnniKernels;
-    case Isa::avx512: return kAvx512Kernels;
+    case Isa::generic:
+      break;
+    case Isa::avx2:
+      return kAvx2Kernels;
+    case Isa::avxvnni:
+      return kAvxvnniKernels;
+    case Isa::avx512:
+      return kAvx512Kernels;
   }
 #endif
   return kGenericKernels;

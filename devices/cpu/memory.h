@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeroed memory of its own mapping, on huge pages when the kernel has them: packed weights, KV pools, arenas.
+// Zeroed memory of its own mapping, on huge pages when the kernel has them: packed weights, KV
+// pools, arenas.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +14,12 @@ namespace infos::cpu {
 class Memory {
  public:
   Memory() = default;
-  /// Zeroed, aligned to a page at least. Errors: resource_exhausted with the bytes wanted and `what` they were for.
+  /// Zeroed, aligned to a page at least. Errors: resource_exhausted with the bytes wanted and
+  /// `what` they were for.
   static Result<Memory> allocate(std::uint64_t bytes, const char* what);
   ~Memory();
-  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

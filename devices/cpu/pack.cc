@@ -18,8 +18,8 @@ std::uint16_t load_u16(const std::uint8_t* p) {
 /// 32 weights of one row: value = scale[i / 16] * (q[i] - zero) - minimum, all f32.
 struct Sub {
   std::uint8_t q[kBlock];
-  std::uint8_t scale_code[2];    ///< Q4_K: scale and minimum codes; Q6_K: signed scales of the halves
-  std::uint16_t d = 0, d_min = 0;///< f16 bits
+  std::uint8_t scale_code[2];  ///< Q4_K: scale and minimum codes; Q6_K: signed scales of the halves
+  std::uint16_t d = 0, d_min = 0;  ///< f16 bits
 };
 
 /// Source: the Q4_K scale packing of GGUF: eight 6-bit scales and minima in 12 bytes.
@@ -76,8 +76,11 @@ Sub read_sub(WeightKind kind, const std::uint8_t* row, std::uint64_t b) {
       for (int i = 0; i < 32; ++i) s.q[i] = sub % 2 ? q[i] >> 4U : q[i] & 0xFU;
       break;
     }
-    case WeightKind::q6_k: read_q6_k(row + b / 8 * 210, static_cast<int>(b % 8), s); break;
-    default: break;
+    case WeightKind::q6_k:
+      read_q6_k(row + b / 8 * 210, static_cast<int>(b % 8), s);
+      break;
+    default:
+      break;
   }
   return s;
 }
@@ -88,11 +91,21 @@ void widen(WeightKind kind, const Sub& s, float* out) {
   for (int i = 0; i < 32; ++i) {
     const float q = s.q[i];
     switch (kind) {
-      case WeightKind::q8_0: out[i] = d * (q - 128.0F); break;
-      case WeightKind::q4_0: out[i] = d * (q - 8.0F); break;
-      case WeightKind::q4_k: out[i] = d * s.scale_code[0] * q - from_f16(s.d_min) * s.scale_code[1]; break;
-      case WeightKind::q6_k: out[i] = d * static_cast<float>(static_cast<std::int8_t>(s.scale_code[i / 16])) * (q - 32.0F); break;
-      default: break;
+      case WeightKind::q8_0:
+        out[i] = d * (q - 128.0F);
+        break;
+      case WeightKind::q4_0:
+        out[i] = d * (q - 8.0F);
+        break;
+      case WeightKind::q4_k:
+        out[i] = d * s.scale_code[0] * q - from_f16(s.d_min) * s.scale_code[1];
+        break;
+      case WeightKind::q6_k:
+        out[i] =
+            d * static_cast<float>(static_cast<std::int8_t>(s.scale_code[i / 16])) * (q - 32.0F);
+        break;
+      default:
+        break;
     }
   }
 }
@@ -101,15 +114,21 @@ void widen(WeightKind kind, const Sub& s, float* out) {
 struct Place {
   std::uint8_t *q, *high, *scale, *d;
 };
-Place place(WeightKind kind, std::uint8_t* panel, std::uint64_t k, std::uint64_t b, std::uint32_t c) {
+Place place(WeightKind kind, std::uint8_t* panel, std::uint64_t k, std::uint64_t b,
+            std::uint32_t c) {
   switch (kind) {
-    case WeightKind::q8_0: return {panel + b * 512 + c * 4, nullptr, nullptr, panel + k * 16 + b * 32 + c * 2};
-    case WeightKind::q4_0: return {panel + b * 256 + c * 4, nullptr, nullptr, panel + k * 8 + b * 32 + c * 2};
-    case WeightKind::q4_k: return {panel + b * 256 + c * 4, nullptr, panel + k * 8 + b * 32 + c, panel + k * 9 + b / 8 * 64 + c * 2};
+    case WeightKind::q8_0:
+      return {panel + b * 512 + c * 4, nullptr, nullptr, panel + k * 16 + b * 32 + c * 2};
+    case WeightKind::q4_0:
+      return {panel + b * 256 + c * 4, nullptr, nullptr, panel + k * 8 + b * 32 + c * 2};
+    case WeightKind::q4_k:
+      return {panel + b * 256 + c * 4, nullptr, panel + k * 8 + b * 32 + c,
+              panel + k * 9 + b / 8 * 64 + c * 2};
     case WeightKind::q6_k:
       return {panel + b * 256 + c * 4, panel + k * 8 + b * 128 + c * 4, panel + k * 12 + b * 32 + c,
               panel + k * 13 + b / 8 * 32 + c * 2};
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -149,7 +168,8 @@ Sub get_sub(WeightKind kind, const Place& p) {
         continue;
       }
       q = (p.q[j % 4 * 64 + i] >> (j / 4 * 4)) & 0xFU;
-      if (p.high) q |= static_cast<std::uint8_t>(((p.high[j % 2 * 64 + i] >> (j / 2 * 2)) & 3U) << 4U);
+      if (p.high)
+        q |= static_cast<std::uint8_t>(((p.high[j % 2 * 64 + i] >> (j / 2 * 2)) & 3U) << 4U);
     }
   }
   return s;
@@ -159,36 +179,53 @@ Sub get_sub(WeightKind kind, const Place& p) {
 
 std::optional<WeightKind> weight_kind(std::uint32_t dtype) {
   switch (dtype) {
-    case INFOS_F32: return WeightKind::f32;
-    case INFOS_F16: return WeightKind::f16;
-    case INFOS_BF16: return WeightKind::bf16;
-    case INFOS_Q8_0: return WeightKind::q8_0;
-    case INFOS_Q4_0: return WeightKind::q4_0;
-    case INFOS_Q4_K: return WeightKind::q4_k;
-    case INFOS_Q6_K: return WeightKind::q6_k;
-    default: return std::nullopt;
+    case INFOS_F32:
+      return WeightKind::f32;
+    case INFOS_F16:
+      return WeightKind::f16;
+    case INFOS_BF16:
+      return WeightKind::bf16;
+    case INFOS_Q8_0:
+      return WeightKind::q8_0;
+    case INFOS_Q4_0:
+      return WeightKind::q4_0;
+    case INFOS_Q4_K:
+      return WeightKind::q4_k;
+    case INFOS_Q6_K:
+      return WeightKind::q6_k;
+    default:
+      return std::nullopt;
   }
 }
 
 std::uint32_t block_elements(WeightKind kind) {
   switch (kind) {
     case WeightKind::q8_0:
-    case WeightKind::q4_0: return 32;
+    case WeightKind::q4_0:
+      return 32;
     case WeightKind::q4_k:
-    case WeightKind::q6_k: return 256;
-    default: return 1;
+    case WeightKind::q6_k:
+      return 256;
+    default:
+      return 1;
   }
 }
 
 std::uint64_t row_bytes(WeightKind kind, std::uint64_t k) {
   switch (kind) {
-    case WeightKind::f32: return k * 4;
+    case WeightKind::f32:
+      return k * 4;
     case WeightKind::f16:
-    case WeightKind::bf16: return k * 2;
-    case WeightKind::q8_0: return k / 32 * 34;
-    case WeightKind::q4_0: return k / 32 * 18;
-    case WeightKind::q4_k: return k / 256 * 144;
-    case WeightKind::q6_k: return k / 256 * 210;
+    case WeightKind::bf16:
+      return k * 2;
+    case WeightKind::q8_0:
+      return k / 32 * 34;
+    case WeightKind::q4_0:
+      return k / 32 * 18;
+    case WeightKind::q4_k:
+      return k / 256 * 144;
+    case WeightKind::q6_k:
+      return k / 256 * 210;
   }
   return 0;
 }
@@ -201,19 +238,32 @@ PackedMatrix packed_shape(WeightKind kind, std::uint32_t n, std::uint32_t k) {
   m.panels = (n + kLanes - 1) / kLanes;
   const std::size_t blocks = k / kBlock, supers = k / 256;
   switch (kind) {
-    case WeightKind::f32: m.panel_bytes = std::size_t{k} * 64; break;
+    case WeightKind::f32:
+      m.panel_bytes = std::size_t{k} * 64;
+      break;
     case WeightKind::f16:
-    case WeightKind::bf16: m.panel_bytes = std::size_t{k} * 32; break;
-    case WeightKind::q8_0: m.panel_bytes = blocks * (512 + 32); break;
-    case WeightKind::q4_0: m.panel_bytes = blocks * (256 + 32); break;
-    case WeightKind::q4_k: m.panel_bytes = blocks * (256 + 32) + supers * 64; break;
-    case WeightKind::q6_k: m.panel_bytes = blocks * (256 + 128 + 32) + supers * 32; break;
+    case WeightKind::bf16:
+      m.panel_bytes = std::size_t{k} * 32;
+      break;
+    case WeightKind::q8_0:
+      m.panel_bytes = blocks * (512 + 32);
+      break;
+    case WeightKind::q4_0:
+      m.panel_bytes = blocks * (256 + 32);
+      break;
+    case WeightKind::q4_k:
+      m.panel_bytes = blocks * (256 + 32) + supers * 64;
+      break;
+    case WeightKind::q6_k:
+      m.panel_bytes = blocks * (256 + 128 + 32) + supers * 32;
+      break;
   }
   m.panel_bytes = round_up(m.panel_bytes, 64);
   return m;
 }
 
-void pack_panels(const PackedMatrix& shape, const void* source, std::uint32_t begin, std::uint32_t end, std::uint8_t* out) {
+void pack_panels(const PackedMatrix& shape, const void* source, std::uint32_t begin,
+                 std::uint32_t end, std::uint8_t* out) {
   const std::uint64_t stride = row_bytes(shape.kind, shape.k);
   const std::size_t element = shape.kind == WeightKind::f32 ? 4 : 2;
   for (std::uint32_t p = begin; p < end; ++p) {
@@ -222,12 +272,15 @@ void pack_panels(const PackedMatrix& shape, const void* source, std::uint32_t be
       const auto* row = static_cast<const std::uint8_t*>(source) + (p * kLanes + c) * stride;
       if (is_integer(shape.kind)) {
         for (std::uint64_t b = 0; b < shape.k / kBlock; ++b) {
-          put_sub(shape.kind, read_sub(shape.kind, row, b), place(shape.kind, panel, shape.k, b, c));
+          put_sub(shape.kind, read_sub(shape.kind, row, b),
+                  place(shape.kind, panel, shape.k, b, c));
         }
       } else if (element == 4) {
-        for (std::uint64_t i = 0; i < shape.k; ++i) std::memcpy(panel + (i * kLanes + c) * 4, row + i * 4, 4);
+        for (std::uint64_t i = 0; i < shape.k; ++i)
+          std::memcpy(panel + (i * kLanes + c) * 4, row + i * 4, 4);
       } else {
-        for (std::uint64_t i = 0; i < shape.k; ++i) std::memcpy(panel + (i * kLanes + c) * 2, row + i * 2, 2);
+        for (std::uint64_t i = 0; i < shape.k; ++i)
+          std::memcpy(panel + (i * kLanes + c) * 2, row + i * 2, 2);
       }
     }
   }
@@ -236,10 +289,18 @@ void pack_panels(const PackedMatrix& shape, const void* source, std::uint32_t be
 void read_row(WeightKind kind, const void* row, std::uint64_t k, float* out) {
   const auto* p = static_cast<const std::uint8_t*>(row);
   switch (kind) {
-    case WeightKind::f32: std::memcpy(out, p, k * 4); return;
-    case WeightKind::f16: for (std::uint64_t i = 0; i < k; ++i) out[i] = from_f16(load_u16(p + 2 * i)); return;
-    case WeightKind::bf16: for (std::uint64_t i = 0; i < k; ++i) out[i] = from_bf16(load_u16(p + 2 * i)); return;
-    default: for (std::uint64_t b = 0; b < k / kBlock; ++b) widen(kind, read_sub(kind, p, b), out + b * kBlock);
+    case WeightKind::f32:
+      std::memcpy(out, p, k * 4);
+      return;
+    case WeightKind::f16:
+      for (std::uint64_t i = 0; i < k; ++i) out[i] = from_f16(load_u16(p + 2 * i));
+      return;
+    case WeightKind::bf16:
+      for (std::uint64_t i = 0; i < k; ++i) out[i] = from_bf16(load_u16(p + 2 * i));
+      return;
+    default:
+      for (std::uint64_t b = 0; b < k / kBlock; ++b)
+        widen(kind, read_sub(kind, p, b), out + b * kBlock);
   }
 }
 
@@ -249,9 +310,15 @@ void read_packed_row(const PackedMatrix& m, std::uint32_t row, float* out) {
   const std::uint32_t c = row % kLanes;
   for (std::uint64_t i = 0; !is_integer(m.kind) && i < m.k; ++i) {
     switch (m.kind) {
-      case WeightKind::f32: std::memcpy(out + i, panel + (i * kLanes + c) * 4, 4); break;
-      case WeightKind::f16: out[i] = from_f16(load_u16(panel + (i * kLanes + c) * 2)); break;
-      default: out[i] = from_bf16(load_u16(panel + (i * kLanes + c) * 2)); break;
+      case WeightKind::f32:
+        std::memcpy(out + i, panel + (i * kLanes + c) * 4, 4);
+        break;
+      case WeightKind::f16:
+        out[i] = from_f16(load_u16(panel + (i * kLanes + c) * 2));
+        break;
+      default:
+        out[i] = from_bf16(load_u16(panel + (i * kLanes + c) * 2));
+        break;
     }
   }
   for (std::uint64_t b = 0; is_integer(m.kind) && b < m.k / kBlock; ++b) {

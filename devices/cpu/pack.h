@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF weight bytes into the panels that the kernels read, and back into floats. Runs at load time (and for embedding rows
-// in execute); plain C++, any thread. Never trusts a size: callers check with weight_bytes() first.
+// GGUF weight bytes into the panels that the kernels read, and back into floats. Runs at load time
+// (and for embedding rows in execute); plain C++, any thread. Never trusts a size: callers check
+// with weight_bytes() first.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,10 @@ std::uint64_t row_bytes(WeightKind kind, std::uint64_t k);
 
 /// Shape of the packed form; data is null.
 PackedMatrix packed_shape(WeightKind kind, std::uint32_t n, std::uint32_t k);
-/// Packs panels [begin, end) of the matrix at `source` ([n] rows as in a file) to `out`, which holds all panels, zeroed.
-void pack_panels(const PackedMatrix& shape, const void* source, std::uint32_t begin, std::uint32_t end, std::uint8_t* out);
+/// Packs panels [begin, end) of the matrix at `source` ([n] rows as in a file) to `out`, which
+/// holds all panels, zeroed.
+void pack_panels(const PackedMatrix& shape, const void* source, std::uint32_t begin,
+                 std::uint32_t end, std::uint8_t* out);
 
 /// A row as it lies in a file, as floats.
 void read_row(WeightKind kind, const void* row, std::uint64_t k, float* out);

@@ -15,8 +15,9 @@ constexpr std::uint32_t kTensorsMax = 4096, kOpsMax = 4096, kLayersMax = 4096;
 constexpr std::int64_t kDimMax = std::int64_t{1} << 26;
 
 const char* name_of(std::uint32_t kind) {
-  static constexpr const char* kNames[] = {"NONE", "EMBED", "RMS_NORM", "LINEAR", "ROPE", "KV_APPEND", "ATTENTION", "ADD",
-                                           "SILU_MUL", "MOE_FFN", "SELECT_ROWS"};
+  static constexpr const char* kNames[] = {"NONE",     "EMBED",     "RMS_NORM",   "LINEAR",
+                                           "ROPE",     "KV_APPEND", "ATTENTION",  "ADD",
+                                           "SILU_MUL", "MOE_FFN",   "SELECT_ROWS"};
   return kind < std::size(kNames) ? kNames[kind] : "unknown";
 }
 
@@ -27,20 +28,32 @@ class OpCheck {
 
   Status run() {
     if (op_.accumulator != INFOS_F32 && op_.accumulator != INFOS_DTYPE_NONE) {
-      return unsupported(fmt::format("accumulator dtype {}; this backend accumulates in f32 ({})", op_.accumulator, +INFOS_F32));
+      return unsupported(fmt::format("accumulator dtype {}; this backend accumulates in f32 ({})",
+                                     op_.accumulator, +INFOS_F32));
     }
     switch (op_.kind) {
-      case INFOS_OP_EMBED: return embed();
-      case INFOS_OP_RMS_NORM: return rms_norm();
-      case INFOS_OP_LINEAR: return linear();
-      case INFOS_OP_ROPE: return rope();
-      case INFOS_OP_KV_APPEND: return kv_append();
-      case INFOS_OP_ATTENTION: return attention();
-      case INFOS_OP_ADD: return same_shapes(2);
-      case INFOS_OP_SILU_MUL: return same_shapes(2);
-      case INFOS_OP_MOE_FFN: return moe();
-      case INFOS_OP_SELECT_ROWS: return select_rows();
-      default: return unsupported("no such op kind in this backend");
+      case INFOS_OP_EMBED:
+        return embed();
+      case INFOS_OP_RMS_NORM:
+        return rms_norm();
+      case INFOS_OP_LINEAR:
+        return linear();
+      case INFOS_OP_ROPE:
+        return rope();
+      case INFOS_OP_KV_APPEND:
+        return kv_append();
+      case INFOS_OP_ATTENTION:
+        return attention();
+      case INFOS_OP_ADD:
+        return same_shapes(2);
+      case INFOS_OP_SILU_MUL:
+        return same_shapes(2);
+      case INFOS_OP_MOE_FFN:
+        return moe();
+      case INFOS_OP_SELECT_ROWS:
+        return select_rows();
+      default:
+        return unsupported("no such op kind in this backend");
     }
   }
 
@@ -59,7 +72,8 @@ class OpCheck {
     }
     for (std::uint32_t i = 0; i < op_.n_inputs; ++i) {
       if (op_.inputs[i] >= plan_.tensors.size()) {
-        return invalid(fmt::format("input {} is tensor {}, there are {}", i, op_.inputs[i], plan_.tensors.size()));
+        return invalid(fmt::format("input {} is tensor {}, there are {}", i, op_.inputs[i],
+                                   plan_.tensors.size()));
       }
     }
     if (!with_output) {
@@ -67,7 +81,8 @@ class OpCheck {
       return {};
     }
     if (op_.output >= plan_.tensors.size()) {
-      return invalid(fmt::format("output is tensor {}, there are {}", op_.output, plan_.tensors.size()));
+      return invalid(
+          fmt::format("output is tensor {}, there are {}", op_.output, plan_.tensors.size()));
     }
     if (out().role != INFOS_ROLE_ACTIVATION) return invalid("the output is not an activation");
     return {};
@@ -75,22 +90,28 @@ class OpCheck {
 
   /// Input i is an activation of rows with `values` values each (0: any).
   Status activation(int i, std::uint64_t values, const infos_tensor& like) const {
-    if (in(i).role != INFOS_ROLE_ACTIVATION) return invalid(fmt::format("input {} is not an activation", i));
+    if (in(i).role != INFOS_ROLE_ACTIVATION)
+      return invalid(fmt::format("input {} is not an activation", i));
     if (in(i).dims[0] != like.dims[0]) {
-      return invalid(fmt::format("input {} has {} as rows, the output {}", i, in(i).dims[0], like.dims[0]));
+      return invalid(
+          fmt::format("input {} has {} as rows, the output {}", i, in(i).dims[0], like.dims[0]));
     }
     if (values && row_values(in(i)) != values) {
-      return invalid(fmt::format("input {} has {} values a row, expected {}", i, row_values(in(i)), values));
+      return invalid(
+          fmt::format("input {} has {} values a row, expected {}", i, row_values(in(i)), values));
     }
     return {};
   }
 
   Status weight(int i, std::uint32_t rank) const {
     const infos_tensor& w = in(i);
-    if (w.role != INFOS_ROLE_WEIGHT && w.role != INFOS_ROLE_CONSTANT) return invalid(fmt::format("input {} is not a weight", i));
-    if (w.rank != rank) return invalid(fmt::format("weight {} has rank {}, expected {}", i, w.rank, rank));
+    if (w.role != INFOS_ROLE_WEIGHT && w.role != INFOS_ROLE_CONSTANT)
+      return invalid(fmt::format("input {} is not a weight", i));
+    if (w.rank != rank)
+      return invalid(fmt::format("weight {} has rank {}, expected {}", i, w.rank, rank));
     const bool in_layers = index_ >= plan_.layer_begin && index_ < plan_.layer_end;
-    if (w.per_layer && !in_layers) return invalid(fmt::format("weight {} is per layer outside the layers", i));
+    if (w.per_layer && !in_layers)
+      return invalid(fmt::format("weight {} is per layer outside the layers", i));
     return {};
   }
 
@@ -98,7 +119,8 @@ class OpCheck {
     int at = 0;
     for (const std::int64_t d : expected) {
       if (in(i).dims[at] != d) {
-        return invalid(fmt::format("input {} has {} in dim {}, expected {}", i, in(i).dims[at], at, d));
+        return invalid(
+            fmt::format("input {} has {} in dim {}, expected {}", i, in(i).dims[at], at, d));
       }
       ++at;
     }
@@ -106,7 +128,8 @@ class OpCheck {
   }
 
   Status not_in_place() const {
-    if (op_.inputs[0] == op_.output) return unsupported("the output is the input; allowed: another tensor");
+    if (op_.inputs[0] == op_.output)
+      return unsupported("the output is the input; allowed: another tensor");
     return {};
   }
 
@@ -115,8 +138,10 @@ class OpCheck {
   Status embed() {
     INFOS_TRY(inputs(1, 1, true));
     INFOS_TRY(weight(0, 2));
-    if (out().dims[0] != INFOS_DIM_TOKENS) return invalid("the output's rows are not the batch's tokens");
-    if (in(0).dims[1] != row(out())) return invalid(fmt::format("table rows of {}, output rows of {}", in(0).dims[1], row(out())));
+    if (out().dims[0] != INFOS_DIM_TOKENS)
+      return invalid("the output's rows are not the batch's tokens");
+    if (in(0).dims[1] != row(out()))
+      return invalid(fmt::format("table rows of {}, output rows of {}", in(0).dims[1], row(out())));
     const auto vocab = static_cast<std::uint32_t>(in(0).dims[0]);
     plan_.token_limit = plan_.token_limit ? std::min(plan_.token_limit, vocab) : vocab;
     return {};
@@ -127,9 +152,11 @@ class OpCheck {
     INFOS_TRY(activation(0, row_values(out()), out()));
     INFOS_TRY(weight(1, 1));
     if (row(out()) % in(1).dims[0] != 0) {
-      return invalid(fmt::format("weight of {} does not divide rows of {}", in(1).dims[0], row(out())));
+      return invalid(
+          fmt::format("weight of {} does not divide rows of {}", in(1).dims[0], row(out())));
     }
-    if (!std::isfinite(op_.epsilon) || op_.epsilon < 0) return invalid(fmt::format("epsilon {}, allowed >= 0", op_.epsilon));
+    if (!std::isfinite(op_.epsilon) || op_.epsilon < 0)
+      return invalid(fmt::format("epsilon {}, allowed >= 0", op_.epsilon));
     return {};
   }
 
@@ -147,9 +174,11 @@ class OpCheck {
 
   Status heads(std::uint64_t values, std::uint32_t count) const {
     if (op_.head_dim == 0 || count == 0 || std::uint64_t{count} * op_.head_dim != values) {
-      return invalid(fmt::format("{} heads of {} do not make rows of {}", count, op_.head_dim, values));
+      return invalid(
+          fmt::format("{} heads of {} do not make rows of {}", count, op_.head_dim, values));
     }
-    if (op_.head_dim > 1024) return unsupported(fmt::format("head_dim {}, allowed up to 1024", op_.head_dim));
+    if (op_.head_dim > 1024)
+      return unsupported(fmt::format("head_dim {}, allowed up to 1024", op_.head_dim));
     return {};
   }
 
@@ -160,7 +189,8 @@ class OpCheck {
     INFOS_TRY(weight(1, 1));
     INFOS_TRY(heads(row_values(out()), op_.heads));
     if (op_.rotary_dim == 0 || op_.rotary_dim % 2 || op_.rotary_dim > op_.head_dim) {
-      return invalid(fmt::format("rotary_dim {}, allowed: even, 2 to {}", op_.rotary_dim, op_.head_dim));
+      return invalid(
+          fmt::format("rotary_dim {}, allowed: even, 2 to {}", op_.rotary_dim, op_.head_dim));
     }
     if (op_.rope_style != INFOS_ROPE_HALVES && op_.rope_style != INFOS_ROPE_ADJACENT) {
       return invalid(fmt::format("rope_style {}, allowed 1 or 2", op_.rope_style));
@@ -171,10 +201,11 @@ class OpCheck {
   Status kv_shape() {
     if (op_.kv_heads == 0 || op_.head_dim == 0) return invalid("kv_heads and head_dim must be set");
     if (plan_.kv_heads && (plan_.kv_heads != op_.kv_heads || plan_.head_dim != op_.head_dim)) {
-      return unsupported(fmt::format("KV heads {} x {} after {} x {}: one shape per graph", op_.kv_heads, op_.head_dim,
-                                     plan_.kv_heads, plan_.head_dim));
+      return unsupported(fmt::format("KV heads {} x {} after {} x {}: one shape per graph",
+                                     op_.kv_heads, op_.head_dim, plan_.kv_heads, plan_.head_dim));
     }
-    if (index_ < plan_.layer_begin || index_ >= plan_.layer_end) return invalid("stands outside the layers");
+    if (index_ < plan_.layer_begin || index_ >= plan_.layer_end)
+      return invalid("stands outside the layers");
     plan_.kv_heads = op_.kv_heads;
     plan_.head_dim = op_.head_dim;
     return {};
@@ -196,9 +227,11 @@ class OpCheck {
     if (out().dims[0] != INFOS_DIM_TOKENS) return invalid("rows are not the batch's tokens");
     INFOS_TRY(heads(row_values(out()), op_.heads));
     if (op_.kv_heads == 0 || op_.heads % op_.kv_heads) {
-      return invalid(fmt::format("{} heads over {} KV heads: not a multiple", op_.heads, op_.kv_heads));
+      return invalid(
+          fmt::format("{} heads over {} KV heads: not a multiple", op_.heads, op_.kv_heads));
     }
-    if (op_.mask > INFOS_MASK_WINDOW) return invalid(fmt::format("mask {}, allowed 0 to 2", op_.mask));
+    if (op_.mask > INFOS_MASK_WINDOW)
+      return invalid(fmt::format("mask {}, allowed 0 to 2", op_.mask));
     if (op_.mask == INFOS_MASK_WINDOW && op_.window == 0) return invalid("window 0, allowed >= 1");
     if (!std::isfinite(op_.scale)) return invalid("scale is not finite");
     INFOS_TRY(kv_shape());
@@ -207,7 +240,8 @@ class OpCheck {
 
   Status same_shapes(std::uint32_t count) {
     INFOS_TRY(inputs(count, count, true));
-    for (std::uint32_t i = 0; i < count; ++i) INFOS_TRY(activation(static_cast<int>(i), row_values(out()), out()));
+    for (std::uint32_t i = 0; i < count; ++i)
+      INFOS_TRY(activation(static_cast<int>(i), row_values(out()), out()));
     return {};
   }
 
@@ -222,16 +256,20 @@ class OpCheck {
     INFOS_TRY(dims(3, {e, f, d}));
     INFOS_TRY(dims(4, {e, d, f}));
     if (op_.top_k == 0 || op_.top_k > op_.experts || op_.top_k > 64) {
-      return invalid(fmt::format("top_k {}, allowed 1 to {}", op_.top_k, std::min<std::uint32_t>(op_.experts, 64)));
+      return invalid(fmt::format("top_k {}, allowed 1 to {}", op_.top_k,
+                                 std::min<std::uint32_t>(op_.experts, 64)));
     }
     return not_in_place();
   }
 
   Status select_rows() {
     INFOS_TRY(inputs(1, 1, true));
-    if (in(0).role != INFOS_ROLE_ACTIVATION || in(0).dims[0] != INFOS_DIM_TOKENS) return invalid("input 0 has no token rows");
-    if (out().dims[0] != INFOS_DIM_ROWS) return invalid("the output's rows are not the selected rows");
-    if (row(in(0)) != row(out())) return invalid(fmt::format("rows of {} from rows of {}", row(out()), row(in(0))));
+    if (in(0).role != INFOS_ROLE_ACTIVATION || in(0).dims[0] != INFOS_DIM_TOKENS)
+      return invalid("input 0 has no token rows");
+    if (out().dims[0] != INFOS_DIM_ROWS)
+      return invalid("the output's rows are not the selected rows");
+    if (row(in(0)) != row(out()))
+      return invalid(fmt::format("rows of {} from rows of {}", row(out()), row(in(0))));
     return not_in_place();
   }
 
@@ -244,19 +282,24 @@ Status check_tensor(const infos_tensor& t, std::size_t index) {
   const auto invalid = [&](const std::string& text) {
     return Error{ErrorCode::invalid_argument, fmt::format("tensor {}: {}", index, text)};
   };
-  if (t.role < INFOS_ROLE_ACTIVATION || t.role > INFOS_ROLE_CONSTANT) return invalid(fmt::format("role {}, allowed 1 to 3", t.role));
+  if (t.role < INFOS_ROLE_ACTIVATION || t.role > INFOS_ROLE_CONSTANT)
+    return invalid(fmt::format("role {}, allowed 1 to 3", t.role));
   if (t.rank < 1 || t.rank > 4) return invalid(fmt::format("rank {}, allowed 1 to 4", t.rank));
   const bool activation = t.role == INFOS_ROLE_ACTIVATION;
   if (activation && t.dtype != INFOS_F32 && t.dtype != INFOS_DTYPE_NONE) {
-    return Error{ErrorCode::unsupported, fmt::format("tensor {}: activation dtype {}, allowed f32 ({})", index, t.dtype, +INFOS_F32)};
+    return Error{ErrorCode::unsupported,
+                 fmt::format("tensor {}: activation dtype {}, allowed f32 ({})", index, t.dtype,
+                             +INFOS_F32)};
   }
   std::int64_t values = 1;
   for (std::uint32_t i = 0; i < t.rank; ++i) {
     if (activation && i == 0) {
-      if (t.dims[0] != INFOS_DIM_TOKENS && t.dims[0] != INFOS_DIM_ROWS) return invalid("an activation's rows must be symbolic (-1 or -2)");
+      if (t.dims[0] != INFOS_DIM_TOKENS && t.dims[0] != INFOS_DIM_ROWS)
+        return invalid("an activation's rows must be symbolic (-1 or -2)");
       continue;
     }
-    if (t.dims[i] < 1 || t.dims[i] > kDimMax) return invalid(fmt::format("dim {} is {}, allowed 1 to {}", i, t.dims[i], kDimMax));
+    if (t.dims[i] < 1 || t.dims[i] > kDimMax)
+      return invalid(fmt::format("dim {} is {}, allowed 1 to {}", i, t.dims[i], kDimMax));
     values *= t.dims[i];
     if (values > (std::int64_t{1} << 36)) return invalid("more than 2^36 values");
   }
@@ -264,15 +307,22 @@ Status check_tensor(const infos_tensor& t, std::size_t index) {
 }
 
 Status check_plan(Plan& plan) {
-  const auto invalid = [](const std::string& text) { return Error{ErrorCode::invalid_argument, text}; };
+  const auto invalid = [](const std::string& text) {
+    return Error{ErrorCode::invalid_argument, text};
+  };
   const infos_bucket& b = plan.bucket;
-  if (b.max_tokens == 0 || b.max_tokens > (1U << 20)) return invalid(fmt::format("max_tokens {}, allowed 1 to {}", b.max_tokens, 1U << 20));
-  if (b.max_sequences == 0 || b.max_sequences > (1U << 20)) return invalid(fmt::format("max_sequences {}, allowed 1 to {}", b.max_sequences, 1U << 20));
-  if (b.max_context == 0 || b.max_context > (1U << 28)) return invalid(fmt::format("max_context {}, allowed 1 to {}", b.max_context, 1U << 28));
+  if (b.max_tokens == 0 || b.max_tokens > (1U << 20))
+    return invalid(fmt::format("max_tokens {}, allowed 1 to {}", b.max_tokens, 1U << 20));
+  if (b.max_sequences == 0 || b.max_sequences > (1U << 20))
+    return invalid(fmt::format("max_sequences {}, allowed 1 to {}", b.max_sequences, 1U << 20));
+  if (b.max_context == 0 || b.max_context > (1U << 28))
+    return invalid(fmt::format("max_context {}, allowed 1 to {}", b.max_context, 1U << 28));
   if (plan.layer_begin > plan.layer_end || plan.layer_end > plan.ops.size()) {
-    return invalid(fmt::format("layer ops [{}, {}) of {}", plan.layer_begin, plan.layer_end, plan.ops.size()));
+    return invalid(
+        fmt::format("layer ops [{}, {}) of {}", plan.layer_begin, plan.layer_end, plan.ops.size()));
   }
-  if (plan.layers > kLayersMax) return invalid(fmt::format("{} layers, allowed up to {}", plan.layers, kLayersMax));
+  if (plan.layers > kLayersMax)
+    return invalid(fmt::format("{} layers, allowed up to {}", plan.layers, kLayersMax));
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) INFOS_TRY(check_tensor(plan.tensors[i], i));
   for (std::uint32_t i = 0; i < plan.ops.size(); ++i) INFOS_TRY(OpCheck(plan, i).run());
   const infos_op& last = plan.ops.back();
@@ -283,8 +333,10 @@ Status check_plan(Plan& plan) {
   return {};
 }
 
-// ---- bytes ------------------------------------------------------------------------------------------------------------
-// "IFCPUPL1", then little-endian: u32 sizes of the two records, compat, bucket, counts, tensors, ops, FNV-1a of all before.
+// ---- bytes
+// ---- bytes ----
+// "IFCPUPL1", then little-endian: u32 sizes of the two records, compat, bucket, counts, tensors,
+// ops, FNV-1a of all before.
 
 constexpr char kMagic[8] = {'I', 'F', 'C', 'P', 'U', 'P', 'L', '1'};
 
@@ -316,7 +368,9 @@ class Reader {
   std::span<const std::uint8_t> bytes_;
 };
 
-Error corrupt(const char* what) { return {ErrorCode::corrupt, fmt::format("CPU artifact: {}", what)}; }
+Error corrupt(const char* what) {
+  return {ErrorCode::corrupt, fmt::format("CPU artifact: {}", what)};
+}
 
 /// The caller's struct, zero beyond what it filled.
 template <typename T>
@@ -331,29 +385,37 @@ T known_part(const T& from) {
 
 std::uint64_t row_values(const infos_tensor& tensor) {
   std::uint64_t values = 1;
-  for (std::uint32_t i = 1; i < tensor.rank; ++i) values *= static_cast<std::uint64_t>(tensor.dims[i]);
+  for (std::uint32_t i = 1; i < tensor.rank; ++i)
+    values *= static_cast<std::uint64_t>(tensor.dims[i]);
   return values;
 }
 
 Result<Plan> make_plan(const infos_graph& graph, const infos_bucket& bucket) {
-  if (!graph.tensors || !graph.ops || graph.n_tensors == 0 || graph.n_ops == 0 || graph.n_tensors > kTensorsMax || graph.n_ops > kOpsMax) {
-    return Error{ErrorCode::invalid_argument, fmt::format("a graph of {} tensors and {} ops, allowed 1 to {} each",
-                                                          graph.n_tensors, graph.n_ops, kOpsMax)};
+  if (!graph.tensors || !graph.ops || graph.n_tensors == 0 || graph.n_ops == 0 ||
+      graph.n_tensors > kTensorsMax || graph.n_ops > kOpsMax) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("a graph of {} tensors and {} ops, allowed 1 to {} each",
+                             graph.n_tensors, graph.n_ops, kOpsMax)};
   }
   Plan plan;
   // Arrays of structs of another version: the first element's struct_size is the stride.
   const auto* tensor = reinterpret_cast<const std::uint8_t*>(graph.tensors);
   const auto* op = reinterpret_cast<const std::uint8_t*>(graph.ops);
-  const std::uint32_t tensor_stride = graph.tensors->struct_size, op_stride = graph.ops->struct_size;
+  const std::uint32_t tensor_stride = graph.tensors->struct_size,
+                      op_stride = graph.ops->struct_size;
   if (tensor_stride < offsetof(infos_tensor, name) || op_stride < offsetof(infos_op, accumulator)) {
-    return Error{ErrorCode::invalid_argument, fmt::format("struct sizes of {} (tensor) and {} (op) are too small", tensor_stride, op_stride)};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("struct sizes of {} (tensor) and {} (op) are too small", tensor_stride,
+                             op_stride)};
   }
   for (std::uint32_t i = 0; i < graph.n_tensors; ++i) {
-    plan.tensors.push_back(known_part(*reinterpret_cast<const infos_tensor*>(tensor + std::size_t{i} * tensor_stride)));
+    plan.tensors.push_back(known_part(
+        *reinterpret_cast<const infos_tensor*>(tensor + std::size_t{i} * tensor_stride)));
     plan.tensors.back().name[sizeof plan.tensors.back().name - 1] = 0;
   }
   for (std::uint32_t i = 0; i < graph.n_ops; ++i) {
-    plan.ops.push_back(known_part(*reinterpret_cast<const infos_op*>(op + std::size_t{i} * op_stride)));
+    plan.ops.push_back(
+        known_part(*reinterpret_cast<const infos_op*>(op + std::size_t{i} * op_stride)));
   }
   plan.layer_begin = graph.layer_begin;
   plan.layer_end = graph.layer_end;
@@ -387,18 +449,21 @@ Result<StoredPlan> deserialize(std::span<const std::uint8_t> bytes) {
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + bytes.size() - 8, 8);
   bytes = bytes.first(bytes.size() - 8);
-  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) return corrupt("not an artifact of this backend and version");
+  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
+    return corrupt("not an artifact of this backend and version");
   if (fnv1a(bytes) != sum) return corrupt("checksum does not match");
   Reader in(bytes.subspan(sizeof kMagic));
   std::uint32_t tensor_size = 0, op_size = 0, tensors = 0, ops = 0;
   char name[64] = {};
   StoredPlan stored;
   Plan& plan = stored.plan;
-  if (!in.get(tensor_size) || !in.get(op_size) || !in.get(name) || !in.get(plan.bucket) || !in.get(tensors) ||
-      !in.get(ops) || !in.get(plan.layer_begin) || !in.get(plan.layer_end) || !in.get(plan.layers)) {
+  if (!in.get(tensor_size) || !in.get(op_size) || !in.get(name) || !in.get(plan.bucket) ||
+      !in.get(tensors) || !in.get(ops) || !in.get(plan.layer_begin) || !in.get(plan.layer_end) ||
+      !in.get(plan.layers)) {
     return corrupt("ends within its header");
   }
-  if (tensor_size != sizeof(infos_tensor) || op_size != sizeof(infos_op)) return corrupt("records of another ABI");
+  if (tensor_size != sizeof(infos_tensor) || op_size != sizeof(infos_op))
+    return corrupt("records of another ABI");
   if (tensors == 0 || ops == 0 || tensors > kTensorsMax || ops > kOpsMax ||
       in.left() != tensors * sizeof(infos_tensor) + ops * sizeof(infos_op)) {
     return corrupt("its counts do not match its size");

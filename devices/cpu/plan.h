@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an artifact of this backend is: a checked copy of the phase graph and its bucket. Owns the check of graphs that come
-// from outside (the host, a file) and the byte form. Pure; any thread. Never looks at weights.
+// What an artifact of this backend is: a checked copy of the phase graph and its bucket. Owns the
+// check of graphs that come from outside (the host, a file) and the byte form. Pure; any thread.
+// Never looks at weights.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,13 @@ struct Plan {
   infos_bucket bucket{};
 
   // Found by check_plan.
-  std::uint32_t vocab = 0;          ///< columns of the logits
-  std::uint32_t token_limit = 0;    ///< rows of the smallest embedding table
+  std::uint32_t vocab = 0;                   ///< columns of the logits
+  std::uint32_t token_limit = 0;             ///< rows of the smallest embedding table
   std::uint32_t kv_heads = 0, head_dim = 0;  ///< 0: the graph has no attention
 };
 
-/// Copies and checks a graph. Errors: invalid_argument, unsupported: the op, what it has, what is allowed.
+/// Copies and checks a graph. Errors: invalid_argument, unsupported: the op, what it has, what is
+/// allowed.
 Result<Plan> make_plan(const infos_graph& graph, const infos_bucket& bucket);
 
 /// Values in a row of a tensor: the product of its dims after the first.

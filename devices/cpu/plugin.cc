@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend behind the device ABI: the one exported symbol and the table behind it. Checks pointers and struct sizes,
-// turns Results into codes, and lets no exception out.
+// The CPU backend behind the device ABI: the one exported symbol and the table behind it. Checks
+// pointers and struct sizes, turns Results into codes, and lets no exception out.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -35,14 +35,21 @@ namespace {
 
 infos_code code_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::unsupported: return INFOS_UNSUPPORTED;
-    case ErrorCode::resource_exhausted: return INFOS_EXHAUSTED;
-    case ErrorCode::deadline_exceeded: return INFOS_DEADLINE;
-    case ErrorCode::cancelled: return INFOS_CANCELLED;
-    case ErrorCode::corrupt: return INFOS_CORRUPT;
+    case ErrorCode::unsupported:
+      return INFOS_UNSUPPORTED;
+    case ErrorCode::resource_exhausted:
+      return INFOS_EXHAUSTED;
+    case ErrorCode::deadline_exceeded:
+      return INFOS_DEADLINE;
+    case ErrorCode::cancelled:
+      return INFOS_CANCELLED;
+    case ErrorCode::corrupt:
+      return INFOS_CORRUPT;
     case ErrorCode::unavailable:
-    case ErrorCode::io: return INFOS_FAILED;
-    default: return INFOS_INVALID;
+    case ErrorCode::io:
+      return INFOS_FAILED;
+    default:
+      return INFOS_INVALID;
   }
 }
 
@@ -55,7 +62,9 @@ infos_code fail(infos_error* error, infos_code code, std::string_view message) {
   return code;
 }
 
-infos_code fail(infos_error* error, const Error& e) { return fail(error, code_of(e.code), e.message); }
+infos_code fail(infos_error* error, const Error& e) {
+  return fail(error, code_of(e.code), e.message);
+}
 infos_code null_argument(infos_error* error, const char* function) {
   return fail(error, INFOS_INVALID, std::string(function) + ": an argument is null");
 }
@@ -96,7 +105,8 @@ infos_code enumerate(std::uint32_t* count, infos_error* error) {
 
 infos_code describe(std::uint32_t index, infos_device_info* out, infos_error* error) {
   if (!out) return null_argument(error, "describe");
-  if (index != 0) return fail(error, INFOS_INVALID, "describe: index " + std::to_string(index) + ", allowed 0");
+  if (index != 0)
+    return fail(error, INFOS_INVALID, "describe: index " + std::to_string(index) + ", allowed 0");
   return guarded(error, [&] {
     write_out(device_info(), out);
     return INFOS_OK;
@@ -107,7 +117,8 @@ infos_code open(const infos_device_config* config, infos_device** out, infos_err
   if (!config || !out) return null_argument(error, "open");
   return guarded(error, [&] {
     const infos_device_config c = known_part(*config);
-    if (c.index != 0) return fail(error, INFOS_INVALID, "open: index " + std::to_string(c.index) + ", allowed 0");
+    if (c.index != 0)
+      return fail(error, INFOS_INVALID, "open: index " + std::to_string(c.index) + ", allowed 0");
     DeviceOptions options;
     options.threads = c.threads;
     if (c.cores && c.n_cores) options.cores.assign(c.cores, c.cores + c.n_cores);
@@ -132,8 +143,8 @@ infos_code health(infos_device* device, infos_health* out, infos_error* error) {
 }
 
 // A plan is made in microseconds, so a job is done when it begins.
-infos_code compile_begin(infos_device* device, const infos_graph* graph, const infos_bucket* bucket, const char*,
-                         infos_job** out, infos_error* error) {
+infos_code compile_begin(infos_device* device, const infos_graph* graph, const infos_bucket* bucket,
+                         const char*, infos_job** out, infos_error* error) {
   if (!device || !graph || !bucket || !out) return null_argument(error, "compile_begin");
   return guarded(error, [&] {
     auto plan = make_plan(known_part(*graph), *bucket);
@@ -143,7 +154,8 @@ infos_code compile_begin(infos_device* device, const infos_graph* graph, const i
   });
 }
 
-infos_code compile_poll(infos_job* job, std::uint32_t* state, double* progress, infos_error* error) {
+infos_code compile_poll(infos_job* job, std::uint32_t* state, double* progress,
+                        infos_error* error) {
   if (!job || !state) return null_argument(error, "compile_poll");
   *state = INFOS_JOB_DONE;
   if (progress) *progress = 1.0;
@@ -161,14 +173,18 @@ infos_code compile_take(infos_job* job, infos_artifact** out, infos_error* error
   });
 }
 
-infos_code artifact_serialize(const infos_artifact* artifact, void* buffer, std::uint64_t* bytes, infos_error* error) {
+infos_code artifact_serialize(const infos_artifact* artifact, void* buffer, std::uint64_t* bytes,
+                              infos_error* error) {
   if (!artifact || !bytes) return null_argument(error, "artifact_serialize");
   return guarded(error, [&] {
     const auto stored = serialize(artifact->plan, artifact->compat);
     const std::uint64_t room = *bytes;
     *bytes = stored.size();
     if (!buffer) return INFOS_OK;
-    if (room < stored.size()) return fail(error, INFOS_EXHAUSTED, "artifact_serialize: room for " + std::to_string(room) + " bytes, needs " + std::to_string(stored.size()));
+    if (room < stored.size())
+      return fail(error, INFOS_EXHAUSTED,
+                  "artifact_serialize: room for " + std::to_string(room) + " bytes, needs " +
+                      std::to_string(stored.size()));
     std::memcpy(buffer, stored.data(), stored.size());
     return INFOS_OK;
   });
@@ -178,8 +194,8 @@ std::span<const std::uint8_t> bytes_of(const void* buffer, std::uint64_t bytes) 
   return {static_cast<const std::uint8_t*>(buffer), static_cast<std::size_t>(bytes)};
 }
 
-infos_code artifact_deserialize(infos_device* device, const void* buffer, std::uint64_t bytes, infos_artifact** out,
-                                infos_error* error) {
+infos_code artifact_deserialize(infos_device* device, const void* buffer, std::uint64_t bytes,
+                                infos_artifact** out, infos_error* error) {
   if (!device || !buffer || !out) return null_argument(error, "artifact_deserialize");
   return guarded(error, [&] {
     auto stored = deserialize(bytes_of(buffer, bytes));
@@ -189,7 +205,8 @@ infos_code artifact_deserialize(infos_device* device, const void* buffer, std::u
   });
 }
 
-infos_code artifact_compat(infos_device* device, const void* buffer, std::uint64_t bytes, std::uint32_t* compat, infos_error* error) {
+infos_code artifact_compat(infos_device* device, const void* buffer, std::uint64_t bytes,
+                           std::uint32_t* compat, infos_error* error) {
   if (!device || !buffer || !compat) return null_argument(error, "artifact_compat");
   return guarded(error, [&] {
     const auto stored = deserialize(bytes_of(buffer, bytes));
@@ -197,15 +214,16 @@ infos_code artifact_compat(infos_device* device, const void* buffer, std::uint64
       *compat = INFOS_COMPAT_INCOMPATIBLE;
       return fail(error, INFOS_CORRUPT, stored.error().message);
     }
-    *compat = stored->compat == compat_string(best_isa()) ? INFOS_COMPAT_OPTIMAL : INFOS_COMPAT_USABLE;
+    *compat =
+        stored->compat == compat_string(best_isa()) ? INFOS_COMPAT_OPTIMAL : INFOS_COMPAT_USABLE;
     return INFOS_OK;
   });
 }
 
 void artifact_destroy(infos_artifact* artifact) { delete artifact; }
 
-infos_code load(infos_device* device, const infos_artifact* artifact, infos_weight_source source, void* context,
-                infos_program** out, infos_error* error) {
+infos_code load(infos_device* device, const infos_artifact* artifact, infos_weight_source source,
+                void* context, infos_program** out, infos_error* error) {
   if (!device || !artifact || !source || !out) return null_argument(error, "load");
   return guarded(error, [&] {
     auto program = Program::load(*device->device, artifact->plan, source, context);
@@ -217,7 +235,8 @@ infos_code load(infos_device* device, const infos_artifact* artifact, infos_weig
 
 void unload(infos_program* program) { delete program; }
 
-infos_code execute(infos_program* program, infos_kv* kv, const infos_batch* batch, infos_error* error) {
+infos_code execute(infos_program* program, infos_kv* kv, const infos_batch* batch,
+                   infos_error* error) {
   if (!program || !kv || !batch) return null_argument(error, "execute");
   return guarded(error, [&] {
     program->device->cancelled.store(false);
@@ -231,7 +250,8 @@ void cancel(infos_device* device) {
   if (device) device->device->cancelled.store(true);
 }
 
-infos_code kv_create(infos_device* device, const infos_kv_config* config, infos_kv** out, infos_error* error) {
+infos_code kv_create(infos_device* device, const infos_kv_config* config, infos_kv** out,
+                     infos_error* error) {
   if (!device || !config || !out) return null_argument(error, "kv_create");
   return guarded(error, [&] {
     auto pool = KvPool::create(*device->device, known_part(*config));
@@ -280,12 +300,14 @@ infos_plugin_api table() {
 }  // namespace
 }  // namespace infos::cpu
 
-extern "C" __attribute__((visibility("default"))) infos_code infos_plugin_query(std::uint32_t host_abi, const infos_host_api*,
-                                                                                infos_plugin_api* out, infos_error* error) {
+extern "C" __attribute__((visibility("default"))) infos_code infos_plugin_query(
+    std::uint32_t host_abi, const infos_host_api*, infos_plugin_api* out, infos_error* error) {
   using namespace infos::cpu;
   if (!out) return null_argument(error, "infos_plugin_query");
   if (host_abi < INFOS_ABI_VERSION_MIN || host_abi > INFOS_ABI_VERSION + 1) {
-    return fail(error, INFOS_UNSUPPORTED, "the host speaks ABI " + std::to_string(host_abi) + ", this plugin " + std::to_string(INFOS_ABI_VERSION));
+    return fail(error, INFOS_UNSUPPORTED,
+                "the host speaks ABI " + std::to_string(host_abi) + ", this plugin " +
+                    std::to_string(INFOS_ABI_VERSION));
   }
   write_out(table(), out);
   return INFOS_OK;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan with its weights, ready to execute: the ops of all layers as one list of steps, and the arena they work in. Runs on
-// the caller's thread plus the device's pool; execute() never allocates. Results of a row never depend on other rows, on
-// the number of threads or on how work is cut into tasks.
+// A plan with its weights, ready to execute: the ops of all layers as one list of steps, and the
+// arena they work in. Runs on the caller's thread plus the device's pool; execute() never
+// allocates. Results of a row never depend on other rows, on the number of threads or on how work
+// is cut into tasks.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +23,15 @@ inline constexpr std::uint64_t kSerialValues = 1U << 14U;
 class Program {
  public:
   /// Errors: those of Weights; resource_exhausted.
-  static Result<std::unique_ptr<Program>> load(Device& device, const Plan& plan, infos_weight_source source, void* context);
+  static Result<std::unique_ptr<Program>> load(Device& device, const Plan& plan,
+                                               infos_weight_source source, void* context);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// One step over a ragged batch. Errors: invalid_argument (the batch or the pool does not fit the program),
-  /// deadline_exceeded, cancelled (both between ops: KV of the batch's rows is then undefined).
+  /// One step over a ragged batch. Errors: invalid_argument (the batch or the pool does not fit the
+  /// program), deadline_exceeded, cancelled (both between ops: KV of the batch's rows is then
+  /// undefined).
   Status execute(KvPool& kv, const infos_batch& batch);
 
  private:
@@ -48,10 +51,10 @@ class Program {
   struct Step {
     const infos_op* op = nullptr;
     std::uint32_t layer = 0;
-    std::vector<Part> parts;                 ///< LINEAR, ROUTER of MOE_FFN
-    const float* vector = nullptr;           ///< RMS_NORM weight, ROPE frequencies
-    Table table;                             ///< EMBED
-    std::vector<PackedMatrix> gate, up, down;///< MOE_FFN, per expert
+    std::vector<Part> parts;                   ///< LINEAR, ROUTER of MOE_FFN
+    const float* vector = nullptr;             ///< RMS_NORM weight, ROPE frequencies
+    Table table;                               ///< EMBED
+    std::vector<PackedMatrix> gate, up, down;  ///< MOE_FFN, per expert
   };
   struct Chunk {  ///< rows of one sequence that attend together
     std::uint32_t sequence, row, rows;
@@ -75,7 +78,9 @@ class Program {
   /// function(row) for all rows, on this thread alone when rows * cost values are little work.
   template <typename Function>
   void each_row(std::uint32_t rows, std::uint64_t cost, Function&& function);
-  std::uint32_t rows_of(const Rows& rows) const { return rows.selected ? batch_->n_logit_rows : batch_->n_tokens; }
+  std::uint32_t rows_of(const Rows& rows) const {
+    return rows.selected ? batch_->n_logit_rows : batch_->n_tokens;
+  }
   const Rows& in(const Step& step, int i) const { return rows_[step.op->inputs[i]]; }
   const Rows& out(const Step& step) const { return rows_[step.op->output]; }
   void run_embed(const Step& step);
@@ -86,7 +91,8 @@ class Program {
   void run_attention(const Step& step);
   void run_select(const Step& step);
   void prepare_angles(const Step& step);
-  void quantise_rows(const float* x, std::size_t stride, std::uint32_t rows, std::uint32_t k, WeightKind kind);
+  void quantise_rows(const float* x, std::size_t stride, std::uint32_t rows, std::uint32_t k,
+                     WeightKind kind);
   void run_jobs();
 
   // MOE_FFN, in program_moe.cc
@@ -99,12 +105,12 @@ class Program {
   const Plan plan_;
   Weights weights_;
   std::vector<Step> steps_;
-  std::vector<Rows> rows_;   ///< by tensor index
+  std::vector<Rows> rows_;  ///< by tensor index
   std::vector<Memory> memory_;
 
   std::vector<float*> scratch_;  ///< one per thread
   ActBlock* quantised_ = nullptr;
-  float* angles_ = nullptr;      ///< [tokens, rotary_dim]: cosines, then sines
+  float* angles_ = nullptr;  ///< [tokens, rotary_dim]: cosines, then sines
   const float* angles_for_ = nullptr;
   std::uint32_t angles_dim_ = 0;
   std::vector<LinearArgs> jobs_;
@@ -113,9 +119,10 @@ class Program {
 
   struct Moe {
     Rows logits, x, gate, up, y;
-    std::vector<std::uint32_t> token, slot, begin;  ///< slot -> token; (token, rank) -> slot; expert -> first slot
-    std::vector<std::uint32_t> expert;              ///< (token, rank) -> expert
-    std::vector<float> share;                       ///< (token, rank)
+    std::vector<std::uint32_t> token, slot,
+        begin;  ///< slot -> token; (token, rank) -> slot; expert -> first slot
+    std::vector<std::uint32_t> expert;  ///< (token, rank) -> expert
+    std::vector<float> share;           ///< (token, rank)
   } moe_;
 
   // The batch that runs now.

@@ -8,7 +8,8 @@
 
 namespace infos::cpu {
 
-Result<std::unique_ptr<Program>> Program::load(Device& device, const Plan& plan, infos_weight_source source, void* context) {
+Result<std::unique_ptr<Program>> Program::load(Device& device, const Plan& plan,
+                                               infos_weight_source source, void* context) {
   std::unique_ptr<Program> program(new Program(device, plan, source, context));
   INFOS_TRY(program->build());
   return program;
@@ -22,7 +23,8 @@ Status Program::build() {
   const auto ops = static_cast<std::uint32_t>(plan_.ops.size());
   for (std::uint32_t i = 0; i < plan_.layer_begin; ++i) INFOS_TRY(add_step(i, 0));
   for (std::uint32_t layer = 0; layer < plan_.layers; ++layer) {
-    for (std::uint32_t i = plan_.layer_begin; i < plan_.layer_end; ++i) INFOS_TRY(add_step(i, layer));
+    for (std::uint32_t i = plan_.layer_begin; i < plan_.layer_end; ++i)
+      INFOS_TRY(add_step(i, layer));
   }
   for (std::uint32_t i = plan_.layer_end; i < ops; ++i) INFOS_TRY(add_step(i, 0));
   return allocate_arena();
@@ -45,7 +47,8 @@ bool Program::try_fuse_linear(std::uint32_t index, std::uint32_t layer, Part& pa
   if (steps_.empty() || index == 0) return false;
   Step& last = steps_.back();
   const infos_op& op = plan_.ops[index];
-  if (last.op->kind != INFOS_OP_LINEAR || last.layer != layer || last.op->inputs[0] != op.inputs[0]) return false;
+  if (last.op->kind != INFOS_OP_LINEAR || last.layer != layer || last.op->inputs[0] != op.inputs[0])
+    return false;
   if (last.parts.back().residual != UINT32_MAX) return false;
   const WeightKind kind = last.parts.front().w.kind;
   if (is_integer(kind) || is_integer(part.w.kind) ? kind != part.w.kind : false) return false;
@@ -61,9 +64,12 @@ bool Program::try_fuse_add(std::uint32_t index, std::uint32_t layer) {
   if (steps_.empty()) return false;
   Step& last = steps_.back();
   const infos_op& op = plan_.ops[index];
-  if (last.op->kind != INFOS_OP_LINEAR || last.layer != layer || last.parts.size() != 1) return false;
+  if (last.op->kind != INFOS_OP_LINEAR || last.layer != layer || last.parts.size() != 1)
+    return false;
   Part& part = last.parts.front();
-  if (part.residual != UINT32_MAX || op.inputs[0] == op.inputs[1] || op.output == last.op->inputs[0]) return false;
+  if (part.residual != UINT32_MAX || op.inputs[0] == op.inputs[1] ||
+      op.output == last.op->inputs[0])
+    return false;
   const int mine = op.inputs[0] == part.out ? 0 : op.inputs[1] == part.out ? 1 : -1;
   if (mine < 0 || reads_elsewhere(part.out, index)) return false;
   part.residual = op.inputs[1 - mine];
@@ -77,9 +83,13 @@ Status Program::add_step(std::uint32_t index, std::uint32_t layer) {
   step.op = &op;
   step.layer = layer;
   switch (op.kind) {
-    case INFOS_OP_EMBED: step.table = INFOS_TRY(weights_.table(op.inputs[0])); break;
+    case INFOS_OP_EMBED:
+      step.table = INFOS_TRY(weights_.table(op.inputs[0]));
+      break;
     case INFOS_OP_RMS_NORM:
-    case INFOS_OP_ROPE: step.vector = INFOS_TRY(weights_.vector(op.inputs[1], layer)); break;
+    case INFOS_OP_ROPE:
+      step.vector = INFOS_TRY(weights_.vector(op.inputs[1], layer));
+      break;
     case INFOS_OP_LINEAR: {
       Part part;
       part.w = INFOS_TRY(weights_.matrix(op.inputs[1], layer));
@@ -101,7 +111,8 @@ Status Program::add_step(std::uint32_t index, std::uint32_t layer) {
       step.down = INFOS_TRY(weights_.experts(op.inputs[4], layer));
       break;
     }
-    default: break;
+    default:
+      break;
   }
   steps_.push_back(std::move(step));
   return {};
@@ -142,16 +153,19 @@ Status Program::allocate_arena() {
     jobs = std::max(jobs, step.parts.size());
     for (const Part& part : step.parts) k_max = std::max<std::uint64_t>(k_max, tokens * part.w.k);
     if (op.kind == INFOS_OP_ROPE) rotary = std::max<std::uint64_t>(rotary, op.rotary_dim);
-    if (op.kind == INFOS_OP_ATTENTION) scratch = std::max<std::uint64_t>(scratch, attention_scratch_floats(op.head_dim) * 4);
+    if (op.kind == INFOS_OP_ATTENTION)
+      scratch = std::max<std::uint64_t>(scratch, attention_scratch_floats(op.head_dim) * 4);
     if (op.kind != INFOS_OP_MOE_FFN) continue;
     const std::uint64_t these = tokens * op.top_k;
-    const bool grows = these > slots || experts < op.experts || !moe_.x.data || moe_.x.n < step.gate[0].k || moe_.gate.n < step.gate[0].n;
+    const bool grows = these > slots || experts < op.experts || !moe_.x.data ||
+                       moe_.x.n < step.gate[0].k || moe_.gate.n < step.gate[0].n;
     slots = std::max(slots, these);
     experts = std::max<std::size_t>(experts, op.experts);
     k_max = std::max({k_max, these * step.gate[0].k, these * step.gate[0].n});
     jobs = std::max<std::size_t>(jobs, 2 * op.experts);
     if (!grows) continue;
-    const std::uint64_t d = std::max(moe_.x.n, step.gate[0].k), f = std::max(moe_.gate.n, step.gate[0].n);
+    const std::uint64_t d = std::max(moe_.x.n, step.gate[0].k),
+                        f = std::max(moe_.gate.n, step.gate[0].n);
     moe_.logits = INFOS_TRY(rows(experts, tokens));
     moe_.x = INFOS_TRY(rows(d, slots));
     moe_.y = INFOS_TRY(rows(d, slots));
@@ -162,8 +176,10 @@ Status Program::allocate_arena() {
   moe_.share.resize(slots);
   moe_.begin.resize(experts + 1);
   scratch = std::max<std::uint64_t>(scratch, linear_scratch_bytes(kLinearRows));
-  for (std::uint32_t t = 0; t < device_.pool().threads(); ++t) scratch_.push_back(INFOS_TRY(take(scratch / 4 + 16, "scratch")));
-  quantised_ = reinterpret_cast<ActBlock*>(INFOS_TRY(take((k_max / kBlock + 1) * sizeof(ActBlock) / 4, "quantised rows")));
+  for (std::uint32_t t = 0; t < device_.pool().threads(); ++t)
+    scratch_.push_back(INFOS_TRY(take(scratch / 4 + 16, "scratch")));
+  quantised_ = reinterpret_cast<ActBlock*>(
+      INFOS_TRY(take((k_max / kBlock + 1) * sizeof(ActBlock) / 4, "quantised rows")));
   angles_ = INFOS_TRY(take(tokens * rotary, "rotation angles"));
   jobs_.reserve(jobs);
   job_units_.reserve(jobs + 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program, execute time: mixture of experts. Rows are gathered by expert, so that each expert's matrices are read once; a
-// token adds its experts' results in the order of its own ranking, whoever else chose them.
+// Program, execute time: mixture of experts. Rows are gathered by expert, so that each expert's
+// matrices are read once; a token adds its experts' results in the order of its own ranking,
+// whoever else chose them.
 #include <algorithm>
 #include <cstring>
 
@@ -37,7 +38,8 @@ void Program::route(const Step& step, const Rows& x) {
       total += p[best];
       p[best] = -1.0F;  // below any probability
     }
-    for (std::uint32_t rank = 0; op.renormalise && rank < op.top_k; ++rank) moe_.share[t * op.top_k + rank] /= total;
+    for (std::uint32_t rank = 0; op.renormalise && rank < op.top_k; ++rank)
+      moe_.share[t * op.top_k + rank] /= total;
   }
 }
 
@@ -80,7 +82,8 @@ void Program::run_moe(const Step& step) {
   const std::uint32_t rows = rows_of(x), slots = rows * op.top_k;
   route(step, x);
   sort_slots(step, rows);
-  for (std::uint32_t s = 0; s < slots; ++s) std::memcpy(moe_.x.row(s), x.row(moe_.token[s]), x.n * sizeof(float));
+  for (std::uint32_t s = 0; s < slots; ++s)
+    std::memcpy(moe_.x.row(s), x.row(moe_.token[s]), x.n * sizeof(float));
   const WeightKind gate = step.gate[0].kind, up = step.up[0].kind, down = step.down[0].kind;
   if (is_integer(gate)) quantise_rows(moe_.x.data, moe_.x.stride, slots, x.n, gate);
   jobs_.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program, execute time: one function per op. Work is cut into tasks by size alone; a task never changes what is computed.
+// Program, execute time: one function per op. Work is cut into tasks by size alone; a task never
+// changes what is computed.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -13,7 +14,8 @@
 namespace infos::cpu {
 namespace {
 
-/// Below this many multiply-adds, waking the other threads costs more than it saves (about 5 us of one core).
+/// Below this many multiply-adds, waking the other threads costs more than it saves (about 5 us of
+/// one core).
 constexpr std::uint64_t kSerialWork = 1U << 18U;
 /// Panels that one task takes at least: the widest register tile.
 constexpr std::uint32_t kUnitPanels = 4;
@@ -21,7 +23,8 @@ constexpr std::uint32_t kUnitPanels = 4;
 std::uint64_t now_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000ULL + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000ULL +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 }  // namespace
@@ -30,9 +33,10 @@ Status Program::check_pool(const KvPool& kv) const {
   if (plan_.kv_heads == 0) return {};
   const infos_kv_config& c = kv.config;
   if (c.layers != plan_.layers || c.kv_heads != plan_.kv_heads || c.head_dim != plan_.head_dim) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("KV pool of {} layers, {} heads, dim {}; the program has {}, {}, {}", c.layers, c.kv_heads,
-                             c.head_dim, plan_.layers, plan_.kv_heads, plan_.head_dim)};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("KV pool of {} layers, {} heads, dim {}; the program has {}, {}, {}", c.layers,
+                    c.kv_heads, c.head_dim, plan_.layers, plan_.kv_heads, plan_.head_dim)};
   }
   return {};
 }
@@ -53,9 +57,12 @@ Status Program::execute(KvPool& kv, const infos_batch& batch) {
   rows_[plan_.ops.back().output].data = batch.logits;
   plan_attention(batch);
   for (const Step& step : steps_) {
-    if (device_.cancelled.load(std::memory_order_relaxed)) return Error{ErrorCode::cancelled, "execute was cancelled"};
+    if (device_.cancelled.load(std::memory_order_relaxed))
+      return Error{ErrorCode::cancelled, "execute was cancelled"};
     if (batch.deadline_ns && now_ns() > batch.deadline_ns) {
-      return Error{ErrorCode::deadline_exceeded, fmt::format("execute passed its deadline before op {} of layer {}", step.op - plan_.ops.data(), step.layer)};
+      return Error{ErrorCode::deadline_exceeded,
+                   fmt::format("execute passed its deadline before op {} of layer {}",
+                               step.op - plan_.ops.data(), step.layer)};
     }
     run_step(step);
   }
@@ -69,7 +76,8 @@ void Program::plan_attention(const infos_batch& batch) {
   for (const infos_op& op : plan_.ops) {
     if (op.kind == INFOS_OP_ATTENTION) group = std::max(group, op.heads / op.kv_heads);
   }
-  const std::uint32_t rows = std::max<std::uint32_t>(1, kAttentionStates / std::min<std::uint32_t>(group, kAttentionStates));
+  const std::uint32_t rows = std::max<std::uint32_t>(
+      1, kAttentionStates / std::min<std::uint32_t>(group, kAttentionStates));
   for (std::uint32_t s = 0; s < batch.n_sequences; ++s) {
     for (std::uint32_t r = batch.row_begin[s]; r < batch.row_begin[s + 1]; r += rows) {
       chunks_.push_back({s, r, std::min(rows, batch.row_begin[s + 1] - r)});
@@ -82,15 +90,24 @@ void Program::run_step(const Step& step) {
   if (op.output != UINT32_MAX && rows_of(out(step)) == 0) return;  // no logits wanted
   const Kernels& kernels = device_.kernels();
   switch (op.kind) {
-    case INFOS_OP_EMBED: return run_embed(step);
-    case INFOS_OP_RMS_NORM: return run_norm(step);
-    case INFOS_OP_LINEAR: return run_linear(step);
-    case INFOS_OP_ROPE: return run_rope(step);
-    case INFOS_OP_KV_APPEND: return run_append(step);
-    case INFOS_OP_ATTENTION: return run_attention(step);
-    case INFOS_OP_MOE_FFN: return run_moe(step);
-    case INFOS_OP_SELECT_ROWS: return run_select(step);
-    default: break;
+    case INFOS_OP_EMBED:
+      return run_embed(step);
+    case INFOS_OP_RMS_NORM:
+      return run_norm(step);
+    case INFOS_OP_LINEAR:
+      return run_linear(step);
+    case INFOS_OP_ROPE:
+      return run_rope(step);
+    case INFOS_OP_KV_APPEND:
+      return run_append(step);
+    case INFOS_OP_ATTENTION:
+      return run_attention(step);
+    case INFOS_OP_MOE_FFN:
+      return run_moe(step);
+    case INFOS_OP_SELECT_ROWS:
+      return run_select(step);
+    default:
+      break;
   }
   const Rows &a = in(step, 0), &b = in(step, 1), &y = out(step);
   const auto kernel = op.kind == INFOS_OP_ADD ? kernels.add : kernels.silu_mul;
@@ -113,7 +130,8 @@ void Program::run_norm(const Step& step) {
   });
 }
 
-void Program::quantise_rows(const float* x, std::size_t stride, std::uint32_t rows, std::uint32_t k, WeightKind kind) {
+void Program::quantise_rows(const float* x, std::size_t stride, std::uint32_t rows, std::uint32_t k,
+                            WeightKind kind) {
   each_row(rows, 4ULL * k, [&](std::uint32_t r) {
     device_.kernels().quantise(x + r * stride, quantised_ + r * (k / kBlock), k, kind);
   });
@@ -157,7 +175,8 @@ void Program::run_jobs() {
   }
   const std::uint32_t units = job_units_.back(), threads = device_.pool().threads();
   const std::uint32_t row_chunks = (rows_most + kLinearRows - 1) / kLinearRows;
-  const std::uint32_t span = work < kSerialWork ? units : std::max<std::uint32_t>(1, units / (8 * threads));
+  const std::uint32_t span =
+      work < kSerialWork ? units : std::max<std::uint32_t>(1, units / (8 * threads));
   const std::uint32_t unit_tasks = (units + span - 1) / span;
   const auto task = [&](std::uint32_t t, std::uint32_t thread) {
     const std::uint32_t chunk = t / unit_tasks;
@@ -195,7 +214,8 @@ void Program::prepare_angles(const Step& step) {
   each_row(batch_->n_tokens, 64ULL * half, [&](std::uint32_t r) {
     float* to = angles_ + std::size_t{r} * step.op->rotary_dim;
     for (std::uint32_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(batch_->positions[r]) * static_cast<double>(step.vector[i]);
+      const double angle =
+          static_cast<double>(batch_->positions[r]) * static_cast<double>(step.vector[i]);
       to[i] = static_cast<float>(std::cos(angle));
       to[half + i] = static_cast<float>(std::sin(angle));
     }
@@ -207,8 +227,8 @@ void Program::run_rope(const Step& step) {
   const infos_op& op = *step.op;
   const Rows &x = in(step, 0), &y = out(step);
   each_row(rows_of(y), 2ULL * y.n, [&](std::uint32_t r) {
-    device_.kernels().rope(x.row(r), y.row(r), angles_ + std::size_t{r} * op.rotary_dim, op.heads, op.head_dim, op.rotary_dim,
-                           op.rope_style);
+    device_.kernels().rope(x.row(r), y.row(r), angles_ + std::size_t{r} * op.rotary_dim, op.heads,
+                           op.head_dim, op.rotary_dim, op.rope_style);
   });
 }
 
@@ -222,11 +242,12 @@ void Program::run_append(const Step& step) {
     const std::uint32_t* blocks = batch_->block_table + batch_->table_begin[s];
     each_row(batch_->row_begin[s + 1] - first, 2ULL * k.n, [&](std::uint32_t i) {
       const auto position = static_cast<std::uint32_t>(batch_->positions[first + i]);
-      std::uint8_t* at = kv_->memory.data() + blocks[position / block_tokens] * l.s_block + step.layer * l.s_layer +
-                         position % block_tokens * l.s_token;
+      std::uint8_t* at = kv_->memory.data() + blocks[position / block_tokens] * l.s_block +
+                         step.layer * l.s_layer + position % block_tokens * l.s_token;
       for (std::uint32_t h = 0; h < op.kv_heads; ++h, at += l.s_head) {
         device_.kernels().store_kv(k.row(first + i) + h * op.head_dim, at, op.head_dim, kv_->type);
-        device_.kernels().store_kv(v.row(first + i) + h * op.head_dim, at + l.v_offset, op.head_dim, kv_->type);
+        device_.kernels().store_kv(v.row(first + i) + h * op.head_dim, at + l.v_offset, op.head_dim,
+                                   kv_->type);
       }
     });
   }
@@ -238,7 +259,8 @@ void Program::run_attention(const Step& step) {
   const infos_kv_layout& l = kv_->layout;
   const std::uint32_t group = op.heads / op.kv_heads;
   const auto states = static_cast<std::uint32_t>(kAttentionStates);
-  const std::uint32_t parts = (group + states - 1) / states;  // more heads per KV head than states: several calls
+  const std::uint32_t parts =
+      (group + states - 1) / states;  // more heads per KV head than states: several calls
   const std::uint32_t lanes = op.kv_heads * parts;
   const auto run = [&](std::uint32_t task, std::uint32_t thread) {
     const Chunk& chunk = chunks_[task / lanes];
@@ -269,7 +291,9 @@ void Program::run_attention(const Step& step) {
     device_.kernels().attention(a);
   };
   std::uint64_t work = 0;
-  for (const Chunk& c : chunks_) work += std::uint64_t{c.rows} * static_cast<std::uint32_t>(batch_->positions[c.row] + 1) * o.n * 2;
+  for (const Chunk& c : chunks_)
+    work +=
+        std::uint64_t{c.rows} * static_cast<std::uint32_t>(batch_->positions[c.row] + 1) * o.n * 2;
   const auto tasks = static_cast<std::uint32_t>(chunks_.size()) * lanes;
   if (work >= kSerialWork) return device_.pool().for_each(tasks, run);
   for (std::uint32_t t = 0; t < tasks; ++t) run(t, 0);
@@ -277,7 +301,8 @@ void Program::run_attention(const Step& step) {
 
 void Program::run_select(const Step& step) {
   const Rows &x = in(step, 0), &y = out(step);
-  for (std::uint32_t r = 0; r < batch_->n_logit_rows; ++r) std::memcpy(y.row(r), x.row(batch_->logit_rows[r]), y.n * sizeof(float));
+  for (std::uint32_t r = 0; r < batch_->n_logit_rows; ++r)
+    std::memcpy(y.row(r), x.row(batch_->logit_rows[r]), y.n * sizeof(float));
 }
 
 }  // namespace infos::cpu

@@ -40,7 +40,8 @@ bool spin(std::uint32_t us, Ready ready) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(std::uint32_t threads, std::span<const std::uint32_t> cores, std::uint32_t spin_us)
+ThreadPool::ThreadPool(std::uint32_t threads, std::span<const std::uint32_t> cores,
+                       std::uint32_t spin_us)
     : spin_us_(spin_us) {
   workers_.reserve(threads);
   for (std::uint32_t i = 1; i < threads; ++i) {
@@ -67,7 +68,8 @@ void ThreadPool::run(std::uint32_t tasks, Task task, const void* context) {
     return;
   }
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-  // Close the old job first: a late thread that reads a field of the new job cannot then take a ticket of the old one.
+  // Close the old job first: a late thread that reads a field of the new job cannot then take a
+  // ticket of the old one.
   const std::uint64_t first = std::uint64_t{epoch} << 32;
   ticket_.store(first | 0xFFFFFFFFU, std::memory_order_release);
   tasks_.store(tasks, std::memory_order_release);
@@ -91,7 +93,9 @@ void ThreadPool::drain(std::uint32_t epoch, std::uint32_t thread) {
     if (ticket >> 32 != epoch) return;
     const auto next = static_cast<std::uint32_t>(ticket);
     if (next >= tasks) return;
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+                                       std::memory_order_acquire))
+      continue;
     task(context, next, thread);
     done_.fetch_add(1, std::memory_order_release);
     ticket = ticket_.load(std::memory_order_acquire);

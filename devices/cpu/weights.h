@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of one program, packed once at load on the device's threads and shared by the ops that name the same tensor.
-// Owns their memory. Never keeps a pointer into the bytes that the host gave.
+// The weights of one program, packed once at load on the device's threads and shared by the ops
+// that name the same tensor. Owns their memory. Never keeps a pointer into the bytes that the host
+// gave.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace infos::cpu {
 
-/// Rows of an embedding table, as they lie in the file or as panels of a matrix that is used elsewhere too.
+/// Rows of an embedding table, as they lie in the file or as panels of a matrix that is used
+/// elsewhere too.
 struct Table {
   WeightKind kind = WeightKind::f32;
   std::uint32_t k = 0;
@@ -49,8 +51,8 @@ class Weights {
   };
   Result<Source> fetch(std::uint32_t tensor, std::uint32_t layer);
   Result<std::uint8_t*> keep(std::uint64_t bytes, const std::string& name);
-  Result<std::vector<PackedMatrix>> pack(std::uint32_t tensor, std::uint32_t layer, std::uint32_t count, std::uint32_t n,
-                                         std::uint32_t k);
+  Result<std::vector<PackedMatrix>> pack(std::uint32_t tensor, std::uint32_t layer,
+                                         std::uint32_t count, std::uint32_t n, std::uint32_t k);
 
   Device& device_;
   const Plan& plan_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: attention over paged KV is right for every mask, group size, head size and KV type, and a row's bits do not depend
-// on how a prompt is cut or how blocks lie. Method: an f64 softmax over the stored values; then bit comparisons.
+// Goal: attention over paged KV is right for every mask, group size, head size and KV type, and a
+// row's bits do not depend on how a prompt is cut or how blocks lie. Method: an f64 softmax over
+// the stored values; then bit comparisons.
 #include <cmath>
 
 #include "tests/cpu/kernel_data.h"
@@ -22,7 +23,8 @@ struct PagedKv {
   std::vector<float> q;
   std::size_t s_token, s_block, v_offset;
 
-  PagedKv(const Case& of, std::uint32_t tokens_per_block, std::uint64_t seed) : c(of), block_tokens(tokens_per_block) {
+  PagedKv(const Case& of, std::uint32_t tokens_per_block, std::uint64_t seed)
+      : c(of), block_tokens(tokens_per_block) {
     Rng rng(seed);
     s_token = c.head_dim * kv_element_bytes(c.type);
     v_offset = s_token * block_tokens;
@@ -38,14 +40,20 @@ struct PagedKv {
       }
     }
   }
-  std::uint8_t* at(std::uint32_t p) { return pool.data() + blocks[p / block_tokens] * s_block + p % block_tokens * s_token; }
+  std::uint8_t* at(std::uint32_t p) {
+    return pool.data() + blocks[p / block_tokens] * s_block + p % block_tokens * s_token;
+  }
   double value(std::uint32_t p, std::uint32_t d, std::size_t part) {
-    const std::uint32_t dtype = c.type == KvType::f32 ? INFOS_F32 : c.type == KvType::f16 ? INFOS_F16 : INFOS_BF16;
-    return reference::load_element(dtype, reinterpret_cast<const std::byte*>(at(p) + part + d * kv_element_bytes(c.type)));
+    const std::uint32_t dtype = c.type == KvType::f32   ? INFOS_F32
+                                : c.type == KvType::f16 ? INFOS_F16
+                                                        : INFOS_BF16;
+    return reference::load_element(
+        dtype, reinterpret_cast<const std::byte*>(at(p) + part + d * kv_element_bytes(c.type)));
   }
 
   /// Rows [first, first + rows), cut into calls of at most `most` rows.
-  std::vector<float> run(const Kernels& kernels, std::uint32_t first, std::uint32_t rows, std::uint32_t most) {
+  std::vector<float> run(const Kernels& kernels, std::uint32_t first, std::uint32_t rows,
+                         std::uint32_t most) {
     const std::size_t width = std::size_t{c.group} * c.head_dim;
     std::vector<float> out(rows * width), scratch(attention_scratch_floats(c.head_dim));
     for (std::uint32_t r = 0; r < rows; r += most) {
@@ -75,12 +83,14 @@ struct PagedKv {
   }
 
   double expected(std::uint32_t row, std::uint32_t head, std::uint32_t dim) {
-    const std::uint32_t lo = c.mask == INFOS_MASK_WINDOW && row + 1 > c.window ? row + 1 - c.window : 0;
+    const std::uint32_t lo =
+        c.mask == INFOS_MASK_WINDOW && row + 1 > c.window ? row + 1 - c.window : 0;
     const std::uint32_t hi = c.mask == INFOS_MASK_NONE ? c.tokens : row + 1;
     double total = 0, sum = 0;
     for (std::uint32_t p = lo; p < hi; ++p) {
       double s = 0;
-      for (std::uint32_t d = 0; d < c.head_dim; ++d) s += q[(row * c.group + head) * c.head_dim + d] * value(p, d, 0);
+      for (std::uint32_t d = 0; d < c.head_dim; ++d)
+        s += q[(row * c.group + head) * c.head_dim + d] * value(p, d, 0);
       const double e = std::exp(s / std::sqrt(static_cast<double>(c.head_dim)));
       total += e;
       sum += e * value(p, dim, v_offset);
@@ -90,9 +100,12 @@ struct PagedKv {
 };
 
 constexpr Case kCases[] = {
-    {1, 8, 5, INFOS_MASK_CAUSAL, 0, KvType::f32},   {4, 64, 50, INFOS_MASK_CAUSAL, 0, KvType::f16},
-    {7, 64, 33, INFOS_MASK_CAUSAL, 0, KvType::bf16}, {2, 80, 70, INFOS_MASK_WINDOW, 20, KvType::f16},
-    {1, 128, 40, INFOS_MASK_WINDOW, 1, KvType::f32}, {3, 20, 35, INFOS_MASK_NONE, 0, KvType::f16},
+    {1, 8, 5, INFOS_MASK_CAUSAL, 0, KvType::f32},
+    {4, 64, 50, INFOS_MASK_CAUSAL, 0, KvType::f16},
+    {7, 64, 33, INFOS_MASK_CAUSAL, 0, KvType::bf16},
+    {2, 80, 70, INFOS_MASK_WINDOW, 20, KvType::f16},
+    {1, 128, 40, INFOS_MASK_WINDOW, 1, KvType::f32},
+    {3, 20, 35, INFOS_MASK_NONE, 0, KvType::f16},
     {64, 16, 17, INFOS_MASK_CAUSAL, 0, KvType::f32},
 };
 
@@ -103,7 +116,8 @@ TEST(Attention, EqualsF64Softmax) {
       const auto y = s.run(kernels_for(isa), 0, c.tokens, 64 / c.group);
       for (std::uint32_t r = 0; r < c.tokens; r += 3) {
         for (std::uint32_t i = 0; i < c.group * c.head_dim; i += 5) {
-          ASSERT_NEAR(y[r * c.group * c.head_dim + i], s.expected(r, i / c.head_dim, i % c.head_dim), 3e-6)
+          ASSERT_NEAR(y[r * c.group * c.head_dim + i],
+                      s.expected(r, i / c.head_dim, i % c.head_dim), 3e-6)
               << "head_dim " << c.head_dim << " row " << r << " " << to_string(isa);
         }
       }
@@ -117,11 +131,13 @@ TEST(Attention, RowsCutInAnyWayAndBlocksOfAnySize_GiveTheSameBits) {
     const auto whole = s.run(kernels_for(Isa::generic), 0, c.tokens, 64 / c.group);
     for (const Isa isa : isas()) {
       for (const std::uint32_t most : {1U, std::min(3U, 64 / c.group), 64 / c.group}) {
-        EXPECT_TRUE(same_bits(whole, s.run(kernels_for(isa), 0, c.tokens, most))) << to_string(isa) << " rows " << most;
+        EXPECT_TRUE(same_bits(whole, s.run(kernels_for(isa), 0, c.tokens, most)))
+            << to_string(isa) << " rows " << most;
       }
       for (const std::uint32_t block_tokens : {1U, 5U, 128U}) {
         PagedKv other(c, block_tokens, 8);
-        EXPECT_TRUE(same_bits(whole, other.run(kernels_for(isa), 0, c.tokens, 64 / c.group))) << "block " << block_tokens;
+        EXPECT_TRUE(same_bits(whole, other.run(kernels_for(isa), 0, c.tokens, 64 / c.group)))
+            << "block " << block_tokens;
       }
     }
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: through the device ABI, a row's logits have the same bits whatever else is in the batch, however a prompt is cut,
-// with any number of threads and any instruction set; and memory bounds, options, deadlines are honoured. Method: the tiny
-// random models of the conformance suite, whole prompts against random mixed batches.
+// Goal: through the device ABI, a row's logits have the same bits whatever else is in the batch,
+// however a prompt is cut, with any number of threads and any instruction set; and memory bounds,
+// options, deadlines are honoured. Method: the tiny random models of the conformance suite, whole
+// prompts against random mixed batches.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,7 +30,8 @@ struct Prompt {
 };
 
 /// Feeds all prompts in random pieces, several sequences at once, and compares every row's logits.
-void expect_same_bits(TinyModel& model, const std::vector<Prompt>& prompts, std::uint64_t seed, const std::string& what) {
+void expect_same_bits(TinyModel& model, const std::vector<Prompt>& prompts, std::uint64_t seed,
+                      const std::string& what) {
   Rng rng(seed);
   std::vector<std::size_t> done(prompts.size());
   const std::size_t vocab = model.config.vocab;
@@ -40,7 +42,9 @@ void expect_same_bits(TinyModel& model, const std::vector<Prompt>& prompts, std:
       if (left == 0 || rng.chance(0.3)) continue;
       const std::size_t n = std::min<std::size_t>(left, 1 + rng.below(rng.chance(0.5) ? 1 : 9));
       const auto first = prompts[s].tokens.begin() + static_cast<std::ptrdiff_t>(done[s]);
-      batch.push_back({s, static_cast<std::uint32_t>(done[s]), {first, first + static_cast<std::ptrdiff_t>(n)}});
+      batch.push_back({s,
+                       static_cast<std::uint32_t>(done[s]),
+                       {first, first + static_cast<std::ptrdiff_t>(n)}});
     }
     if (batch.empty()) {
       bool all = true;
@@ -55,7 +59,8 @@ void expect_same_bits(TinyModel& model, const std::vector<Prompt>& prompts, std:
       for (std::size_t i = 0; i < rows.tokens.size(); ++i, row += vocab) {
         const float* want = prompts[rows.sequence].logits.data() + (rows.start + i) * vocab;
         ASSERT_EQ(std::memcmp(row, want, vocab * sizeof(float)), 0)
-            << what << ", seed " << seed << ", sequence " << rows.sequence << " position " << rows.start + i;
+            << what << ", seed " << seed << ", sequence " << rows.sequence << " position "
+            << rows.start + i;
       }
       done[rows.sequence] += rows.tokens.size();
     }
@@ -69,7 +74,8 @@ TEST_P(Invariance, RowsInAnyBatchThreadsAndIsa_HaveTheirOwnBits) {
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "mixtral"}) {
     const ModelConfig config = conformance::tiny_config(family, dtype);
     std::vector<Prompt> prompts;
-    for (const cpu::Isa isa : {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avxvnni, cpu::Isa::avx512}) {
+    for (const cpu::Isa isa :
+         {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avxvnni, cpu::Isa::avx512}) {
       if (!cpu::isa_supported(isa)) continue;
       const std::string options = std::string("isa=") + cpu::to_string(isa);
       auto model = TinyModel::load(plugin(), options, config, dtype);
@@ -82,19 +88,23 @@ TEST_P(Invariance, RowsInAnyBatchThreadsAndIsa_HaveTheirOwnBits) {
           prompts[s].logits = std::move(*alone);
         }
       }
-      expect_same_bits(*model, prompts, 11 + static_cast<std::uint64_t>(isa), std::string(family) + " " + options);
+      expect_same_bits(*model, prompts, 11 + static_cast<std::uint64_t>(isa),
+                       std::string(family) + " " + options);
     }
   }
 }
 INSTANTIATE_TEST_SUITE_P(Dtypes, Invariance,
-                         testing::Values(INFOS_F32, INFOS_F16, INFOS_BF16, INFOS_Q8_0, INFOS_Q4_0, INFOS_Q4_K, INFOS_Q6_K));
+                         testing::Values(INFOS_F32, INFOS_F16, INFOS_BF16, INFOS_Q8_0, INFOS_Q4_0,
+                                         INFOS_Q4_K, INFOS_Q6_K));
 
 TEST(CpuDevice, BadOptions_AreRefusedWithTheAllowedOnes) {
   for (const char* options : {"isa=sse9", "isa", "speed=11", "spin_us=abc", "spin_us=99999999"}) {
     const auto device = Device::open(plugin(), {.options = options});
     ASSERT_FALSE(device.ok()) << options;
     const std::string& text = device.error().message;
-    EXPECT_TRUE(text.find("allowed") != std::string::npos || text.find("expected") != std::string::npos) << text;
+    EXPECT_TRUE(text.find("allowed") != std::string::npos ||
+                text.find("expected") != std::string::npos)
+        << text;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tests share: the instruction sets of this machine, random vectors and packed random matrices with their
-// exact values.
+// What the kernel tests share: the instruction sets of this machine, random vectors and packed
+// random matrices with their exact values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ inline std::vector<Isa> isas() {
   return all;
 }
 
-inline constexpr std::uint32_t kWeightTypes[] = {INFOS_F32, INFOS_F16, INFOS_BF16, INFOS_Q8_0, INFOS_Q4_0, INFOS_Q4_K, INFOS_Q6_K};
+inline constexpr std::uint32_t kWeightTypes[] = {INFOS_F32,  INFOS_F16,  INFOS_BF16, INFOS_Q8_0,
+                                                 INFOS_Q4_0, INFOS_Q4_K, INFOS_Q6_K};
 
 inline std::vector<float> random_floats(std::size_t n, Rng& rng, double amplitude = 1.0) {
   std::vector<float> v(n);
@@ -46,7 +47,8 @@ struct Matrix {
     reference::dequantise(dtype, bytes, values);
     packed = packed_shape(*weight_kind(dtype), n, k);
     panels.resize(packed.panels * packed.panel_bytes + 64);
-    std::uint8_t* to = panels.data() + (64 - reinterpret_cast<std::uintptr_t>(panels.data()) % 64) % 64;
+    std::uint8_t* to =
+        panels.data() + (64 - reinterpret_cast<std::uintptr_t>(panels.data()) % 64) % 64;
     pack_panels(packed, bytes.data(), 0, packed.panels, to);
     packed.data = to;
   }

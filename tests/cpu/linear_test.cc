@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: matrix products are right for every weight type and instruction set, and a row's bits do not depend on the other
-// rows. Method: an f64 oracle that quantises activations by the same rule in its own words; then bit comparisons between
-// row counts, panel ranges and instruction sets.
+// Goal: matrix products are right for every weight type and instruction set, and a row's bits do
+// not depend on the other rows. Method: an f64 oracle that quantises activations by the same rule
+// in its own words; then bit comparisons between row counts, panel ranges and instruction sets.
 #include <cmath>
 
 #include "tests/cpu/kernel_data.h"
@@ -12,7 +12,8 @@ namespace {
 struct Shape {
   std::uint32_t n, k;
 };
-// Whole and partial panels, odd panel counts, k below, at and beyond the chunks of the widened path.
+// Whole and partial panels, odd panel counts, k below, at and beyond the chunks of the widened
+// path.
 std::vector<Shape> shapes(std::uint32_t dtype) {
   const std::uint32_t block = reference::block_of(dtype).elements;
   if (block == 256) return {{16, 256}, {37, 768}, {80, 1280}};
@@ -21,12 +22,14 @@ std::vector<Shape> shapes(std::uint32_t dtype) {
 }
 
 /// y = x w^T for one instruction set; `rows` rows of k.
-std::vector<float> multiply(const Kernels& kernels, const Matrix& m, const std::vector<float>& x, std::uint32_t rows,
-                            const float* bias = nullptr, const float* residual = nullptr) {
+std::vector<float> multiply(const Kernels& kernels, const Matrix& m, const std::vector<float>& x,
+                            std::uint32_t rows, const float* bias = nullptr,
+                            const float* residual = nullptr) {
   const PackedMatrix& w = m.packed;
   std::vector<ActBlock> quantised(rows * (w.k / kBlock) + 1);
   for (std::uint32_t r = 0; r < rows && is_integer(w.kind); ++r) {
-    kernels.quantise(x.data() + std::size_t{r} * w.k, quantised.data() + r * (w.k / kBlock), w.k, w.kind);
+    kernels.quantise(x.data() + std::size_t{r} * w.k, quantised.data() + r * (w.k / kBlock), w.k,
+                     w.kind);
   }
   std::vector<float> y(std::size_t{rows} * w.n, NAN), scratch(linear_scratch_bytes(rows) / 4);
   LinearArgs a;
@@ -47,8 +50,8 @@ std::vector<float> multiply(const Kernels& kernels, const Matrix& m, const std::
   return y;
 }
 
-/// Activations as integer kernels see them: rounded to 127 steps of the largest of each 32. In f32, as the rule says: on a
-/// tie f64 would choose the other step.
+/// Activations as integer kernels see them: rounded to 127 steps of the largest of each 32. In f32,
+/// as the rule says: on a tie f64 would choose the other step.
 std::vector<double> seen_by_kernel(std::uint32_t dtype, const std::vector<float>& x) {
   std::vector<double> v(x.begin(), x.end());
   if (reference::block_of(dtype).elements == 1) return v;
@@ -56,7 +59,8 @@ std::vector<double> seen_by_kernel(std::uint32_t dtype, const std::vector<float>
     float top = 0;
     for (int j = 0; j < 32; ++j) top = std::max(top, std::fabs(x[i + j]));
     const float steps_per_one = 127.0F / top, step = top / 127.0F;
-    for (int j = 0; j < 32; ++j) v[i + j] = std::nearbyint(x[i + j] * steps_per_one) * static_cast<double>(step);
+    for (int j = 0; j < 32; ++j)
+      v[i + j] = std::nearbyint(x[i + j] * steps_per_one) * static_cast<double>(step);
   }
   return v;
 }
@@ -68,7 +72,8 @@ TEST(Linear, EveryTypeAndIsa_EqualsF64Oracle) {
       const Matrix m(dtype, s.n, s.k, rng.next());
       for (const std::uint32_t rows : {1U, 5U, 33U}) {
         const auto x = random_floats(std::size_t{rows} * s.k, rng);
-        const auto bias = random_floats(s.n, rng), residual = random_floats(std::size_t{rows} * s.n, rng);
+        const auto bias = random_floats(s.n, rng),
+                   residual = random_floats(std::size_t{rows} * s.n, rng);
         const auto a = seen_by_kernel(dtype, x);
         for (const Isa isa : isas()) {
           const auto y = multiply(kernels_for(isa), m, x, rows, bias.data(), residual.data());
@@ -86,8 +91,8 @@ TEST(Linear, EveryTypeAndIsa_EqualsF64Oracle) {
               worst = std::isnan(error) ? 1e9 : std::max(worst, error);
             }
           }
-          EXPECT_LT(worst, 2e-6) << reference::dtype_name(dtype) << " n " << s.n << " k " << s.k << " rows " << rows << " "
-                                  << to_string(isa);
+          EXPECT_LT(worst, 2e-6) << reference::dtype_name(dtype) << " n " << s.n << " k " << s.k
+                                 << " rows " << rows << " " << to_string(isa);
         }
       }
     }
@@ -106,12 +111,14 @@ TEST(Linear, RowAlone_HasTheBitsItHasAmongOthers) {
         const Kernels& kernels = kernels_for(isa);
         const auto together = multiply(kernels, m, x, kRows);
         if (first.empty()) first = together;
-        EXPECT_TRUE(same_bits(first, together)) << "generic and " << to_string(isa) << " differ, " << reference::dtype_name(dtype);
+        EXPECT_TRUE(same_bits(first, together))
+            << "generic and " << to_string(isa) << " differ, " << reference::dtype_name(dtype);
         for (const std::uint32_t rows : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 12U, 13U, 16U}) {
           const std::vector<float> part(x.begin(), x.begin() + rows * s.k);
           const auto y = multiply(kernels, m, part, rows);
           EXPECT_EQ(std::memcmp(y.data(), together.data(), y.size() * 4), 0)
-              << reference::dtype_name(dtype) << " n " << s.n << " k " << s.k << " rows " << rows << " " << to_string(isa);
+              << reference::dtype_name(dtype) << " n " << s.n << " k " << s.k << " rows " << rows
+              << " " << to_string(isa);
         }
       }
     }
@@ -136,7 +143,8 @@ TEST(Linear, ExtremeWeightsAndActivations_DoNotSaturate) {
         double want = 0;
         for (std::uint32_t i = 0; i < k; ++i) want += a * m.values[i];
         for (const Isa isa : isas()) {
-          EXPECT_EQ(multiply(kernels_for(isa), m, x, 1)[0], static_cast<float>(want)) << to_string(isa) << " fill " << fill;
+          EXPECT_EQ(multiply(kernels_for(isa), m, x, 1)[0], static_cast<float>(want))
+              << to_string(isa) << " fill " << fill;
         }
       }
     }
@@ -147,7 +155,8 @@ TEST(Linear, ZeroRows_GiveZeroNotNan) {
   for (const std::uint32_t dtype : kWeightTypes) {
     const Matrix m(dtype, 16, 256, 4);
     for (const Isa isa : isas()) {
-      for (const float y : multiply(kernels_for(isa), m, std::vector<float>(256, 0.0F), 1)) EXPECT_EQ(y, 0.0F);
+      for (const float y : multiply(kernels_for(isa), m, std::vector<float>(256, 0.0F), 1))
+        EXPECT_EQ(y, 0.0F);
     }
   }
 }
@@ -164,7 +173,8 @@ TEST(Pack, RowsReadBack_EqualTheFileFormatsMeaning) {
       EXPECT_TRUE(same_bits(packed, plain));
       for (std::uint32_t i = 0; i < k; ++i) {
         const double want = m.values[r * k + i];
-        ASSERT_NEAR(plain[i], want, std::fabs(want) * 3e-7 + 1e-6) << reference::dtype_name(dtype) << " row " << r << " at " << i;
+        ASSERT_NEAR(plain[i], want, std::fabs(want) * 3e-7 + 1e-6)
+            << reference::dtype_name(dtype) << " row " << r << " at " << i;
       }
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: graphs, artifacts and batches from outside are refused with a sentence before any memory is touched, and an artifact
-// comes back as it was. Method: one sound graph and batch, broken in one place at a time.
+// Goal: graphs, artifacts and batches from outside are refused with a sentence before any memory is
+// touched, and an artifact comes back as it was. Method: one sound graph and batch, broken in one
+// place at a time.
 #include "devices/cpu/plan.h"
 
 #include <gtest/gtest.h>
@@ -66,34 +67,78 @@ TEST(Plan, SoundGraph_IsTaken) {
 }
 
 TEST(Plan, BrokenGraphs_AreRefusedWithThePlaceAndTheValue) {
-  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  std::string text = refusal(CHANGE { UNUSED; bucket.max_tokens = 0; });
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  std::string text = refusal(CHANGE {
+    UNUSED;
+    bucket.max_tokens = 0;
+  });
   EXPECT_TRUE(has(text, "max_tokens 0")) << text;
-  text = refusal(CHANGE { UNUSED; view.layer_end = 999; });
+  text = refusal(CHANGE {
+    UNUSED;
+    view.layer_end = 999;
+  });
   EXPECT_TRUE(has(text, "999")) << text;
-  text = refusal(CHANGE { UNUSED; tensors[1].rank = 9; });
+  text = refusal(CHANGE {
+    UNUSED;
+    tensors[1].rank = 9;
+  });
   EXPECT_TRUE(has(text, "rank 9")) << text;
-  text = refusal(CHANGE { UNUSED; tensors[0].dims[0] = -7; });
+  text = refusal(CHANGE {
+    UNUSED;
+    tensors[0].dims[0] = -7;
+  });
   EXPECT_TRUE(has(text, "dim 0 is -7")) << text;
-  text = refusal(CHANGE { UNUSED; ops[0].kind = 77; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[0].kind = 77;
+  });
   EXPECT_TRUE(has(text, "op 0")) << text;
-  text = refusal(CHANGE { UNUSED; ops[1].inputs[0] = 5000; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[1].inputs[0] = 5000;
+  });
   EXPECT_TRUE(has(text, "tensor 5000")) << text;
-  text = refusal(CHANGE { UNUSED; ops[2].output = 5000; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[2].output = 5000;
+  });
   EXPECT_TRUE(has(text, "tensor 5000")) << text;
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_LINEAR)].accumulator = INFOS_F64; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_LINEAR)].accumulator = INFOS_F64;
+  });
   EXPECT_TRUE(has(text, "accumulator")) << text;
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_LINEAR)].output = ops[find(ops, INFOS_OP_LINEAR)].inputs[0]; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_LINEAR)].output = ops[find(ops, INFOS_OP_LINEAR)].inputs[0];
+  });
   EXPECT_FALSE(text.empty());
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_ROPE)].rotary_dim = 7; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_ROPE)].rotary_dim = 7;
+  });
   EXPECT_TRUE(has(text, "rotary_dim 7")) << text;
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_ATTENTION)].kv_heads = 3; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_ATTENTION)].kv_heads = 3;
+  });
   EXPECT_TRUE(has(text, "KV heads")) << text;
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_ATTENTION)].head_dim = 0; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_ATTENTION)].head_dim = 0;
+  });
   EXPECT_TRUE(has(text, "ATTENTION")) << text;
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_MOE_FFN)].top_k = 5; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_MOE_FFN)].top_k = 5;
+  });
   EXPECT_TRUE(has(text, "top_k 5")) << text;
-  text = refusal(CHANGE { UNUSED; ops[find(ops, INFOS_OP_EMBED)].n_inputs = 2; });
+  text = refusal(CHANGE {
+    UNUSED;
+    ops[find(ops, INFOS_OP_EMBED)].n_inputs = 2;
+  });
   EXPECT_TRUE(has(text, "2 inputs")) << text;
 }
 
@@ -124,7 +169,8 @@ TEST(Plan, DamagedArtifacts_AreRefused) {
   }
 }
 
-// Damage that keeps the checksum right must still meet the graph checks: no crash, and either refused or sound.
+// Damage that keeps the checksum right must still meet the graph checks: no crash, and either
+// refused or sound.
 TEST(Plan, DamagedArtifactsWithAGoodChecksum_NeverPassUnchecked) {
   const PhaseGraph graph = sound_graph();
   const auto bytes = serialize(*make_plan(graph.view(), kBucket), "cpu-test");
@@ -145,7 +191,8 @@ TEST(Plan, DamagedArtifactsWithAGoodChecksum_NeverPassUnchecked) {
 /// A sound batch of two sequences and its arrays.
 struct BatchArrays {
   std::vector<std::int32_t> tokens{1, 2, 3}, positions{4, 5, 0};
-  std::vector<std::uint32_t> row_begin{0, 2, 3}, table{0, 1, 2}, table_begin{0, 2, 3}, logit_rows{1, 2};
+  std::vector<std::uint32_t> row_begin{0, 2, 3}, table{0, 1, 2}, table_begin{0, 2, 3},
+      logit_rows{1, 2};
   float logits[2] = {};
   infos_batch view() {
     infos_batch b{};
@@ -183,7 +230,11 @@ TEST(BatchCheck, EachBrokenField_IsNamed) {
   expect([](BatchArrays& a) { a.positions[1] = 6; }, "row 1: position 6, expected 5");
   expect([](BatchArrays& a) { a.positions[2] = -3; }, "position -3");
   expect([](BatchArrays& a) { a.positions = {15, 16, 0}; }, "position 16");
-  expect([](BatchArrays& a) { a.positions = {7, 8, 0}; }, "2 blocks in its table, its last row needs 3");
+  expect(
+      [](BatchArrays& a) {
+        a.positions = {7, 8, 0};
+      },
+      "2 blocks in its table, its last row needs 3");
   expect([](BatchArrays& a) { a.table[1] = 3; }, "block 3");
   expect([](BatchArrays& a) { a.row_begin = {0, 2, 4}; }, "row_begin");
   expect([](BatchArrays& a) { a.row_begin = {0, 4000000000U, 3}; }, "rows [0, 4000000000)");
@@ -196,14 +247,30 @@ TEST(BatchCheck, CountsBeyondTheBucketAndNulls_AreRefused) {
     BatchArrays a;
     infos_batch b = a.view();
     switch (what) {
-      case 0: b.n_tokens = 0; break;
-      case 1: b.n_tokens = 9; break;
-      case 2: b.n_sequences = 5; break;
-      case 3: b.n_logit_rows = 4; break;
-      case 4: b.tokens = nullptr; break;
-      case 5: b.row_begin = nullptr; break;
-      case 6: b.block_table = nullptr; break;
-      case 7: b.logits = nullptr; break;
+      case 0:
+        b.n_tokens = 0;
+        break;
+      case 1:
+        b.n_tokens = 9;
+        break;
+      case 2:
+        b.n_sequences = 5;
+        break;
+      case 3:
+        b.n_logit_rows = 4;
+        break;
+      case 4:
+        b.tokens = nullptr;
+        break;
+      case 5:
+        b.row_begin = nullptr;
+        break;
+      case 6:
+        b.block_table = nullptr;
+        break;
+      case 7:
+        b.logits = nullptr;
+        break;
     }
     EXPECT_FALSE(check_batch(b, kLimits).ok()) << what;
   }

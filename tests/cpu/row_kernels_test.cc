@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: norms, RoPE, SiLU, softmax, quantisation and KV stores are right and give the same bits on every instruction set.
-// Method: f64 formulas beside them over sizes around the sixteen lanes.
+// Goal: norms, RoPE, SiLU, softmax, quantisation and KV stores are right and give the same bits on
+// every instruction set. Method: f64 formulas beside them over sizes around the sixteen lanes.
 #include <cmath>
 
 #include "tests/cpu/kernel_data.h"
@@ -51,8 +51,10 @@ TEST(RowKernels, Rope_RotatesPairsOfBothStyles) {
       const std::size_t heads = 3, dim = rotary + (rotary == 14 ? 2 : 0), half = rotary / 2;
       const auto x = random_floats(heads * dim, rng);
       std::vector<float> angles;
-      for (std::size_t i = 0; i < half; ++i) angles.push_back(static_cast<float>(std::cos(0.3 * static_cast<double>(i + 1))));
-      for (std::size_t i = 0; i < half; ++i) angles.push_back(static_cast<float>(std::sin(0.3 * static_cast<double>(i + 1))));
+      for (std::size_t i = 0; i < half; ++i)
+        angles.push_back(static_cast<float>(std::cos(0.3 * static_cast<double>(i + 1))));
+      for (std::size_t i = 0; i < half; ++i)
+        angles.push_back(static_cast<float>(std::sin(0.3 * static_cast<double>(i + 1))));
       const auto y = on_all([&](const Kernels& k) {
         std::vector<float> out = x;  // in place
         k.rope(out.data(), out.data(), angles.data(), heads, dim, rotary, style);
@@ -105,7 +107,8 @@ TEST(RowKernels, SoftmaxAddAndAddScaled_EqualFormulas) {
     });
     double total = 0;
     for (const float x : a) total += std::exp(static_cast<double>(x));
-    for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(p[i], std::exp(static_cast<double>(a[i])) / total, 1e-6);
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_NEAR(p[i], std::exp(static_cast<double>(a[i])) / total, 1e-6);
     const auto sum = on_all([&](const Kernels& k) {
       std::vector<float> out(n);
       k.add(a.data(), b.data(), out.data(), n);
@@ -118,16 +121,21 @@ TEST(RowKernels, SoftmaxAddAndAddScaled_EqualFormulas) {
 
 TEST(RowKernels, Quantise_RoundsToTheNearestOf127Steps) {
   Rng rng(5);
-  for (const WeightKind kind : {WeightKind::q8_0, WeightKind::q4_0, WeightKind::q4_k, WeightKind::q6_k}) {
+  for (const WeightKind kind :
+       {WeightKind::q8_0, WeightKind::q4_0, WeightKind::q4_k, WeightKind::q6_k}) {
     auto x = random_floats(128, rng, 4.0);
     std::fill_n(x.begin() + 32, 32, 0.0F);
     std::vector<std::vector<ActBlock>> all;
     for (const Isa isa : isas()) {
       all.emplace_back(4);
       kernels_for(isa).quantise(x.data(), all.back().data(), 128, kind);
-      EXPECT_EQ(std::memcmp(all.back().data(), all[0].data(), 4 * sizeof(ActBlock)), 0) << to_string(isa);
+      EXPECT_EQ(std::memcmp(all.back().data(), all[0].data(), 4 * sizeof(ActBlock)), 0)
+          << to_string(isa);
     }
-    const int zero = kind == WeightKind::q8_0 ? 128 : kind == WeightKind::q4_0 ? 8 : kind == WeightKind::q6_k ? 32 : 0;
+    const int zero = kind == WeightKind::q8_0   ? 128
+                     : kind == WeightKind::q4_0 ? 8
+                     : kind == WeightKind::q6_k ? 32
+                                                : 0;
     for (int b = 0; b < 4; ++b) {
       const ActBlock& q = all[0][b];
       int low = 0, high = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: every task of every job runs exactly once, by a thread with a valid index, whether threads spin or sleep.
-// Method: many jobs of many sizes, counted; run under the thread sanitizer too.
+// Goal: every task of every job runs exactly once, by a thread with a valid index, whether threads
+// spin or sleep. Method: many jobs of many sizes, counted; run under the thread sanitizer too.
 #include "devices/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
