@@ -10,10 +10,13 @@ namespace infos::cpu {
 namespace avxvnni {
 namespace {
 
-#include "devices/cpu/body_attention.h"
+// Each builds on the ones above it.
+// clang-format off
+#include "devices/cpu/simd_avx2.h"
 #include "devices/cpu/body_elementwise.h"
 #include "devices/cpu/body_linear.h"
-#include "devices/cpu/simd_avx2.h"
+#include "devices/cpu/body_attention.h"
+// clang-format on
 
 }  // namespace
 }  // namespace avxvnni
