@@ -50,6 +50,17 @@ struct Replayer {
   }
 };
 
+/// A recording may be damaged: what it says must not make a core of absurd size.
+Status plausible(const CoreConfig& config) {
+  constexpr std::uint64_t kRowsMax = 1ULL << 28;
+  const auto* w = std::get_if<WorkerConfig>(&config);
+  if (w && (w->block_tokens == 0 || std::uint64_t{w->kv_blocks} * w->block_tokens > kRowsMax || w->kv_blocks > kRowsMax / 8)) {
+    return Error{ErrorCode::corrupt, "recording: a worker with " + std::to_string(w->kv_blocks) + " KV blocks of " +
+                                         std::to_string(w->block_tokens) + " tokens, want at most 2^28 tokens in all"};
+  }
+  return {};
+}
+
 using Key = std::pair<CoreKind, std::uint64_t>;
 
 std::string describe(const Key& key) { return std::string(to_string(key.first)) + " " + std::to_string(key.second); }
@@ -130,6 +141,7 @@ Result<ReplayReport> replay(std::string_view bytes) {
     const Record record = INFOS_TRY(reader.next());
     if (const auto* start = std::get_if<RecordedStart>(&record)) {
       const Key key{start->core(), start->instance};
+      if (Status fine = plausible(start->config); !fine.ok()) return fine.error();
       cores.erase(key);
       cores.emplace(key, Replayer{{key.first, key.second}, Replayer::build(start->config)});
       continue;

@@ -20,6 +20,12 @@ double blend(double estimate, double sample) {
 
 std::size_t size_class(std::uint32_t rows) { return std::min<std::size_t>(std::bit_width(std::max(rows, 1U)) - 1, 15); }
 
+/// How much the share grows with the backlog: up to twice at once (with share 1 a mixed step then takes three decode steps,
+/// the bound of inter-token p99 / p50); beyond four seconds of backlog answers slow down rather than prompts wait for ever.
+double urgency(double backlog_seconds) {
+  return backlog_seconds < 4 ? std::min(1 + backlog_seconds, 2.0) : std::min(backlog_seconds / 2, 16.0);
+}
+
 }  // namespace
 
 StepPace::StepPace(double share, std::uint32_t rows_floor, std::uint32_t rows_max)
@@ -39,7 +45,7 @@ double StepPace::decode_seconds(std::uint32_t decode_rows) const {
   return 0;
 }
 
-std::uint32_t StepPace::prefill_budget(std::uint32_t decode_rows) const {
+std::uint32_t StepPace::prefill_budget(std::uint32_t decode_rows, std::uint64_t backlog) const {
   if (decode_rows == 0) return rows_max_;
   const double decode = decode_seconds(decode_rows);
   if (decode <= 0 || mixed_in_a_row_ >= kMixedSteps) return 0;
@@ -47,7 +53,8 @@ std::uint32_t StepPace::prefill_budget(std::uint32_t decode_rows) const {
   if (row <= 0) return std::min(rows_floor_, rows_max_);
   // Never more than twice what was tried before: a lucky sample must not cause a long step.
   const double growth = 2.0 * std::max(largest_mixed_rows_, rows_floor_);
-  const double rows = std::min({share_ * decode / row, growth, static_cast<double>(rows_max_)});
+  const double share = share_ * urgency(static_cast<double>(backlog) * row);
+  const double rows = std::min({share * decode / row, growth, static_cast<double>(rows_max_)});
   return std::min(std::max(static_cast<std::uint32_t>(rows), rows_floor_), rows_max_);
 }
 

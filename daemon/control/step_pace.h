@@ -16,9 +16,9 @@ class StepPace {
   /// `share`: prefill time allowed per step as a multiple of its decode time. `rows_floor`, `rows_max`: bounds of a budget.
   StepPace(double share, std::uint32_t rows_floor, std::uint32_t rows_max);
 
-  /// Prefill rows allowed beside `decode_rows`. 0 means: none this time, the decode time must be measured anew. Without
+  /// Prefill rows allowed beside `decode_rows` while `backlog` rows are to be computed in all. 0 means: none this time, the decode time must be measured anew. Without
   /// decode rows: rows_max.
-  std::uint32_t prefill_budget(std::uint32_t decode_rows) const;
+  std::uint32_t prefill_budget(std::uint32_t decode_rows, std::uint64_t backlog) const;
   /// A step has finished.
   void finished(std::uint32_t decode_rows, std::uint32_t prefill_rows, Duration took);
 

@@ -74,8 +74,18 @@ void WorkerCore::State::on(const Submit& event, WorkerEffects& out) {
   auto sequence = std::make_unique<WorkerSequence>();
   sequence->submit = event;
   sequence->order = {event.priority, ++arrivals};
-  waiting.emplace(sequence->order, sequence.get());
+  to_waiting(*sequence);
   live.emplace(Key{event.request, event.attempt}, std::move(sequence));
+}
+
+void WorkerCore::State::to_waiting(WorkerSequence& sequence) {
+  waiting.emplace(sequence.order, &sequence);
+  waiting_rows += sequence.length();
+}
+
+void WorkerCore::State::from_waiting(WorkerSequence& sequence) {
+  waiting.erase(sequence.order);
+  waiting_rows -= sequence.length();
 }
 
 void WorkerCore::State::on(const Cancel& event, WorkerEffects& out) {
@@ -106,7 +116,7 @@ void WorkerCore::State::end(WorkerSequence& sequence, FinishReason reason, std::
   release_blocks(sequence);
   if (sequence.suspect) --suspects;
   if (sequence.admitted_before) out.push_back(CloseSequence{key.first});
-  if (running.erase(sequence.order) == 0) waiting.erase(sequence.order);
+  if (running.erase(sequence.order) == 0) from_waiting(sequence);
   blocked_available = 0;
   live.erase(key);
 }
@@ -234,6 +244,9 @@ WorkerAudit WorkerCore::audit() const {
   audit.cached = s.pool.cached();
   audit.free = s.pool.total() - s.pool.used() - s.pool.cached();
   audit.broken = s.pool.audit();
+  std::uint64_t waiting_rows = 0;
+  for (const auto& [order, sequence] : s.waiting) waiting_rows += sequence->length();
+  if (waiting_rows != s.waiting_rows) audit.broken += " the rows of waiting sequences are not what was kept";
   if (s.running.size() + s.waiting.size() != s.live.size()) audit.broken += " live sequences are not exactly running or waiting";
   if (s.running.size() > s.config.max_running) audit.broken += " too many run";
   if (s.waiting.size() > std::size_t{s.config.max_waiting} + s.config.max_running) audit.broken += " too many wait";

@@ -21,7 +21,8 @@ struct WorkerConfig {
   std::uint32_t max_running = 64;       ///< sequences in a batch
   std::uint32_t max_waiting = 1024;     ///< sequences queued; beyond: ended with an error
   std::uint32_t max_step_tokens = 512;  ///< rows of one step
-  double prefill_share = 1.0;           ///< prefill time allowed per step, as a multiple of the decode time in it
+  double prefill_share = 1.0;           ///< prefill time allowed per step, as a multiple of the decode time in it; grows
+                                        ///< to twice that with a second of prefill backlog, further after four
   std::uint64_t seed = 1;
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };

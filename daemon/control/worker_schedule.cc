@@ -17,7 +17,7 @@ void WorkerCore::State::schedule(WorkerEffects& out) {
   } else {
     add_decodes(next);
     const auto decodes = static_cast<std::uint32_t>(next.parts.size());
-    const std::uint32_t budget = std::min(pace.prefill_budget(decodes), config.max_step_tokens - decodes);
+    const std::uint32_t budget = std::min(pace.prefill_budget(decodes, backlog()), config.max_step_tokens - decodes);
     add_prefills(next, budget);
   }
   if (next.parts.empty()) return;
@@ -54,6 +54,13 @@ RunStep WorkerCore::State::to_effect(const Step& next) const {
   return run;
 }
 
+/// Rows to compute before everybody draws tokens, reuse not counted.
+std::uint64_t WorkerCore::State::backlog() const {
+  std::uint64_t rows = waiting_rows;
+  for (const auto& [order, s] : running) rows += s->rows_left() > 1 ? s->rows_left() : 0;
+  return rows;
+}
+
 /// The first suspect, alone. It may take blocks from anybody: until it has passed, nobody else moves.
 void WorkerCore::State::add_suspect(Step& next) {
   for (const auto& [order, sequence] : running) {
@@ -88,7 +95,7 @@ void WorkerCore::State::add_prefills(Step& next, std::uint32_t budget) {
   while (budget > 0 && !waiting.empty() && running.size() < config.max_running) {
     WorkerSequence& head = *waiting.begin()->second;
     if (!may_admit(head)) return;
-    waiting.erase(head.order);
+    from_waiting(head);
     running.emplace(head.order, &head);
     budget -= add_chunk(next, head, budget);
   }
@@ -171,7 +178,7 @@ void WorkerCore::State::preempt(Step& next, WorkerSequence& victim) {
   if (victim.suspect) victim.suspect = false, --suspects;
   victim.preempted = true;
   running.erase(victim.order);
-  waiting.emplace(victim.order, &victim);
+  to_waiting(victim);
   ++counters.preemptions;
 }
 

@@ -66,6 +66,8 @@ struct WorkerCore::State {
   void step_failed(const std::string& message, WorkerEffects& out);
   void end(WorkerSequence& sequence, FinishReason reason, std::string message, WorkerEffects& out);
   WorkerSequence* find(RequestId request);
+  void to_waiting(WorkerSequence& sequence);
+  void from_waiting(WorkerSequence& sequence);
   WorkerLoad load() const;
 
   // worker_schedule.cc
@@ -73,6 +75,7 @@ struct WorkerCore::State {
   void add_suspect(Step& next);
   void add_decodes(Step& next);
   void add_prefills(Step& next, std::uint32_t budget);
+  std::uint64_t backlog() const;
   bool may_admit(WorkerSequence& head);
   std::uint32_t add_chunk(Step& next, WorkerSequence& sequence, std::uint32_t budget);
   void reuse_prefix(WorkerSequence& sequence);
@@ -96,6 +99,7 @@ struct WorkerCore::State {
   std::uint64_t arrivals = 0;
   std::uint64_t last_step = 0;
   std::uint32_t suspects = 0;
+  std::uint64_t waiting_rows = 0;   ///< tokens of waiting sequences
   ServiceOrder blocked_head;        ///< the head of the queue that did not fit when
   std::uint32_t blocked_available = 0;  ///< ... this many blocks were available
   bool report_due = false;

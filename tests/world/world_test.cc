@@ -83,6 +83,10 @@ TEST(World, TamperedRecording_DoesNotMatch) {
   EXPECT_FALSE(report.matches);
   EXPECT_TRUE(replay(recording.substr(0, recording.size() - 1))->torn);
   EXPECT_FALSE(replay("nonsense").ok());
+  Recorder recorder;
+  EXPECT_EQ(replay(recording_header() + recorder.start(1, WorkerConfig{.kv_blocks = 9, .block_tokens = 0})).error().code,
+            ErrorCode::corrupt);
+  EXPECT_FALSE(replay(recording_header() + recorder.start(1, WorkerConfig{.kv_blocks = 4'000'000'000})).ok());
 }
 
 /// Planted bugs: each must be caught by some invariant within a few seeds, and named.
