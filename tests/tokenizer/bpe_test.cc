@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: both merging paths give what the definition gives, and hostile words stay cheap. Method: a brute-force merger that
-// rescans the whole word for each merge, over random rules and words; a step-free bound by size on long runs of one letter.
+// Goal: both merging paths give what the definition gives, and hostile words stay cheap. Method: a
+// brute-force merger that rescans the whole word for each merge, over random rules and words; a
+// step-free bound by size on long runs of one letter.
 #include "daemon/gateway/text/bpe.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ std::vector<SymbolId> brute_force(std::vector<SymbolId> word, const Rules& rules
 
 std::vector<SymbolId> merged(const BpeMerger& merger, const std::vector<SymbolId>& word) {
   std::vector<Symbol> symbols;
-  for (std::size_t i = 0; i < word.size(); ++i) symbols.push_back({word[i], static_cast<std::uint32_t>(i)});
+  for (std::size_t i = 0; i < word.size(); ++i)
+    symbols.push_back({word[i], static_cast<std::uint32_t>(i)});
   merger.merge(symbols);
   std::vector<SymbolId> out;
   for (const Symbol& symbol : symbols) out.push_back(symbol.id);
@@ -54,13 +56,17 @@ TEST(Bpe, RandomRulesAndWords_AgreeWithBruteForce) {
     for (int i = 0; i < 40; ++i) {
       const auto left = static_cast<SymbolId>(rng.below(static_cast<std::uint64_t>(next)));
       const auto right = static_cast<SymbolId>(rng.below(static_cast<std::uint64_t>(next)));
-      const auto rank = static_cast<std::uint32_t>(rng.below(25));  // ranks repeat, as equal scores do
-      if (rules.emplace(std::pair{left, right}, Rule{rank, next}).second) merger.add(left, right, rank, next++);
+      const auto rank =
+          static_cast<std::uint32_t>(rng.below(25));  // ranks repeat, as equal scores do
+      if (rules.emplace(std::pair{left, right}, Rule{rank, next}).second)
+        merger.add(left, right, rank, next++);
     }
     for (int i = 0; i < 40; ++i) {
       std::vector<SymbolId> word(rng.below(90));
       for (SymbolId& symbol : word)
-        symbol = rng.chance(0.02) ? kNoSymbol : static_cast<SymbolId>(rng.below(static_cast<std::uint64_t>(letters)));
+        symbol = rng.chance(0.02)
+                     ? kNoSymbol
+                     : static_cast<SymbolId>(rng.below(static_cast<std::uint64_t>(letters)));
       ASSERT_EQ(merged(merger, word), brute_force(word, rules)) << "seed " << seed << " word " << i;
     }
   }
@@ -77,7 +83,8 @@ TEST(Bpe, SamePairTwice_KeepsTheLowerRank) {
 
 TEST(Bpe, MillionEqualLetters_MergeAsTheShortOnesDo) {
   BpeMerger merger;
-  for (SymbolId i = 0; i < 10; ++i) merger.add(i, i, static_cast<std::uint32_t>(i), i + 1);  // doubles: a 2^10 run is one token
+  for (SymbolId i = 0; i < 10; ++i)
+    merger.add(i, i, static_cast<std::uint32_t>(i), i + 1);  // doubles: a 2^10 run is one token
   const std::vector<SymbolId> out = merged(merger, std::vector<SymbolId>((1U << 20) + 5, 0));
   ASSERT_EQ(out.size(), 1024U + 2U);
   EXPECT_EQ(out[1023], 10);

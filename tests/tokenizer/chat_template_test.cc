@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: templates shaped as those of Llama 3, Qwen, Mistral and ChatML give the prompts that their models were trained on, to
-// the byte, and nothing a template does can run away. Method: templates written here from the models' published formats, with
-// the exact prompt beside each; hostile templates that must end in an error.
+// Goal: the template language works as Jinja does where chat templates use it, says where it fails,
+// and cannot run away. Method: tables of small templates with their exact output or error; hostile
+// templates that must end in an error.
 #include "daemon/gateway/chat_template.h"
 
 #include <gmock/gmock.h>
@@ -21,246 +21,11 @@ std::string render(std::string_view text, const Input& input = {}) {
   return out.ok() ? *out : "RENDER: " + out.error().message;
 }
 
-Input talk() {
-  Input input;
-  input.messages = {{"system", "Be brief.", ""}, {"user", " Hi there ", ""}, {"assistant", "Hello!", ""}, {"user", "Bye", ""}};
-  input.bos_token = "<s>";
-  input.eos_token = "</s>";
-  return input;
-}
-
-constexpr std::string_view kChatMl = R"({% for message in messages %}
-{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}
-{%- endfor %}
-
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\n' }}
-{%- endif %}
-)";
-
-TEST(ChatTemplate, ChatMl_MarksEachTurn) {
-  EXPECT_EQ(render(R"({% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})", talk()),
-            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi there <|im_end|>\n"
-            "<|im_start|>assistant\nHello!<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n");
-  Input input = talk();
-  input.add_generation_prompt = false;
-  input.messages.resize(1);
-  EXPECT_EQ(render(kChatMl, input), "<|im_start|>system\nBe brief.<|im_end|>\n");
-}
-
-constexpr std::string_view kLlama3 = R"({{- bos_token }}
-{%- if custom_tools is defined %}
-    {%- set tools = custom_tools %}
-{%- endif %}
-{%- if not tools_in_user_message is defined %}
-    {%- set tools_in_user_message = true %}
-{%- endif %}
-{%- if not date_string is defined %}
-    {%- if strftime_now is defined %}
-        {%- set date_string = strftime_now("%d %b %Y") %}
-    {%- else %}
-        {%- set date_string = "26 Jul 2024" %}
-    {%- endif %}
-{%- endif %}
-{%- if not tools is defined %}
-    {%- set tools = none %}
-{%- endif %}
-{#- The system message goes into a slot of its own. #}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}
-{%- if tools is not none %}
-    {{- "Environment: ipython\n" }}
-{%- endif %}
-{{- "Cutting Knowledge Date: December 2023\n" }}
-{{- "Today Date: " + date_string + "\n\n" }}
-{{- system_message }}
-{{- "<|eot_id|>" }}
-{%- if tools_in_user_message and not tools is none %}
-    {%- if messages | length != 0 %}
-        {%- set first_user_message = messages[0]['content']|trim %}
-        {%- set messages = messages[1:] %}
-    {%- else %}
-        {{- raise_exception("No first user message to put the tools into") }}
-    {%- endif %}
-    {{- '<|start_header_id|>user<|end_header_id|>\n\n' -}}
-    {{- "Functions you may call:\n\n" }}
-    {%- for t in tools %}
-        {{- t | tojson(indent=4) }}
-        {{- "\n\n" }}
-    {%- endfor %}
-    {{- first_user_message + "<|eot_id|>"}}
-{%- endif %}
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' }}
-    {%- elif 'tool_calls' in message %}
-        {%- if not message.tool_calls|length == 1 %}
-            {{- raise_exception("One call at a time") }}
-        {%- endif %}
-        {%- set tool_call = message.tool_calls[0].function %}
-        {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' -}}
-        {{- '{"name": "' + tool_call.name + '", ' }}
-        {{- '"parameters": ' }}
-        {{- tool_call.arguments | tojson }}
-        {{- "}" }}
-        {{- "<|eot_id|>" }}
-    {%- elif message.role == "tool" or message.role == "ipython" %}
-        {{- "<|start_header_id|>ipython<|end_header_id|>\n\n" }}
-        {%- if message.content is mapping or message.content is iterable %}
-            {{- message.content | tojson }}
-        {%- else %}
-            {{- message.content }}
-        {%- endif %}
-        {{- "<|eot_id|>" }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-{%- endif %}
-)";
-
-TEST(ChatTemplate, Llama3_SystemDateAndTrimmedTurns) {
-  Input input = talk();
-  input.bos_token = "<|begin_of_text|>";
-  EXPECT_EQ(render(kLlama3, input),
-            "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
-            "Today Date: 26 Jul 2024\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi there<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\nHello!<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n");
-}
-
-TEST(ChatTemplate, Llama3_ToolsAndTheirCalls) {
-  Input input;
-  input.bos_token = "B";
-  input.add_generation_prompt = false;
-  input.extra_json = R"({"date_string":"1 Jan 2026","tools":[{"name":"f","parameters":{"x":1,"s":"a\"b"}}],"messages":[
-    {"role":"user","content":"q"},
-    {"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"x":[1,2.5],"y":null}}}]},
-    {"role":"tool","content":{"ok":true}}]})";
-  EXPECT_EQ(render(kLlama3, input),
-            "B<|start_header_id|>system<|end_header_id|>\n\nEnvironment: ipython\nCutting Knowledge Date: December 2023\n"
-            "Today Date: 1 Jan 2026\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nFunctions you may call:\n\n"
-            "{\n    \"name\": \"f\",\n    \"parameters\": {\n        \"x\": 1,\n        \"s\": \"a\\\"b\"\n    }\n}\n\nq<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n{\"name\": \"f\", \"parameters\": {\"x\": [1, 2.5], \"y\": null}}<|eot_id|>"
-            "<|start_header_id|>ipython<|end_header_id|>\n\n{\"ok\": true}<|eot_id|>");
-}
-
-// Qwen 3: where the last real question is, found from the end; thinking parts of older answers are left out.
-constexpr std::string_view kQwen3 = R"({%- if messages[0].role == 'system' %}
-    {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}
-{%- endif %}
-{%- set ns = namespace(multi_step=true, last=messages|length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.multi_step and message.role == "user" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
-        {%- set ns.multi_step = false %}
-        {%- set ns.last = index %}
-    {%- endif %}
-{%- endfor %}
-{%- for message in messages %}
-    {%- if message.content is string %}
-        {%- set content = message.content %}
-    {%- else %}
-        {%- set content = '' %}
-    {%- endif %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>' + '\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set reasoning = '' %}
-        {%- if '</think>' in content %}
-            {%- set reasoning = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
-            {%- set content = content.split('</think>')[-1].lstrip('\n') %}
-        {%- endif %}
-        {%- if loop.index0 > ns.last and (loop.last or (not loop.last and reasoning)) %}
-            {{- '<|im_start|>' + message.role + '\n<think>\n' + reasoning.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
-        {%- else %}
-            {{- '<|im_start|>' + message.role + '\n' + content }}
-        {%- endif %}
-        {{- '<|im_end|>\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}
-            {{- '<|im_start|>user' }}
-        {%- endif %}
-        {{- '\n<tool_response>\n' }}
-        {{- content }}
-        {{- '\n</tool_response>' }}
-        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}
-            {{- '<|im_end|>\n' }}
-        {%- endif %}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\n\n</think>\n\n' }}
-    {%- endif %}
-{%- endif %})";
-
-TEST(ChatTemplate, Qwen3_DropsOldThinkingAndGroupsToolAnswers) {
-  Input input;
-  input.messages = {{"system", "S", ""}, {"user", "1", ""}, {"assistant", "<think>\nhm\n</think>\n\nA", ""},
-                    {"user", "2", ""}, {"assistant", "<think>\nso\n</think>\n\nB", ""}, {"tool", "x", ""}, {"tool", "y", ""}};
-  input.extra_json = R"({"enable_thinking": false})";
-  EXPECT_EQ(render(kQwen3, input),
-            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n"
-            "<|im_start|>user\n2<|im_end|>\n<|im_start|>assistant\n<think>\nso\n</think>\n\nB<|im_end|>\n"
-            "<|im_start|>user\n<tool_response>\nx\n</tool_response>\n<tool_response>\ny\n</tool_response><|im_end|>\n"
-            "<|im_start|>assistant\n<think>\n\n</think>\n\n");
-}
-
-constexpr std::string_view kQwen2 = R"({% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
-You are a helpful assistant.<|im_end|>
-' }}{% endif %}{{'<|im_start|>' + message['role'] + '
-' + message['content'] + '<|im_end|>' + '
-'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
-' }}{% endif %})";
-
-TEST(ChatTemplate, Qwen2_PutsItsOwnSystemMessageFirst) {
-  Input input;
-  input.messages = {{"user", "Hi", ""}};
-  EXPECT_EQ(render(kQwen2, input),
-            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
-}
-
-constexpr std::string_view kMistral = R"({%- if messages[0]["role"] == "system" %}
-    {%- set system_message = messages[0]["content"] %}
-    {%- set loop_messages = messages[1:] %}
-{%- else %}
-    {%- set loop_messages = messages %}
-{%- endif %}
-{{- bos_token }}
-{%- for message in loop_messages %}
-    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
-        {{- raise_exception('Turns of user and assistant must alternate') }}
-    {%- endif %}
-    {%- if message["role"] == "user" %}
-        {%- if loop.last and system_message is defined %}
-            {{- "[INST] " + system_message + "\n\n" + message["content"] + "[/INST]" }}
-        {%- else %}
-            {{- "[INST] " + message["content"] + "[/INST]" }}
-        {%- endif %}
-    {%- else %}
-        {{- " " + message["content"]|trim + eos_token}}
-    {%- endif %}
-{%- endfor %}
-)";
-
-TEST(ChatTemplate, Mistral_AlternatesAndRefusesOtherwise) {
-  EXPECT_EQ(render(kMistral, talk()), "<s>[INST]  Hi there [/INST] Hello!</s>[INST] Be brief.\n\nBye[/INST]");
-  Input input = talk();
-  input.messages.erase(input.messages.begin() + 1);
-  EXPECT_THAT(render(kMistral, input), StartsWith("RENDER: chat template 10:28: the template refuses: Turns of user"));
-}
-
 TEST(ChatTemplate, WhiteSpaceControl_IsJinjas) {
-  EXPECT_EQ(render("a\n  {% if true %}\n  b\n  {% endif %}\nc\n"), "a\n  b\nc");       // trim_blocks, lstrip_blocks, last newline
+  EXPECT_EQ(render("a\n  {% if true %}\n  b\n  {% endif %}\nc\n"),
+            "a\n  b\nc");  // trim_blocks, lstrip_blocks, last newline
   EXPECT_EQ(render("a {%- if true -%} b {%- endif -%} c"), "abc");
-  EXPECT_EQ(render("a {% if true %} b {% endif %} c"), "a  b  c");                     // no line begins there
+  EXPECT_EQ(render("a {% if true %} b {% endif %} c"), "a  b  c");  // no line begins there
   EXPECT_EQ(render("  {{ 1 }}\n  {# x #}\n2"), "  1\n2");
   EXPECT_EQ(render("x\n  {%+ if true %}y{% endif %}"), "x\n  y");
   EXPECT_EQ(render("{% if true +%}\ny{% endif %}"), "\ny");
@@ -277,19 +42,29 @@ struct Case {
 
 TEST(ChatTemplate, Expressions) {
   const std::vector<Case> cases = {
-      {"{{ 1 + 2 * 3 ** 2 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 6 / 3 }} {{ 2.0 }} {{ 1e20 }} {{ 2 ** -1 }}",
+      {"{{ 1 + 2 * 3 ** 2 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 6 / 3 }} {{ "
+       "2.0 }} {{ 1e20 }} {{ 2 ** -1 }}",
        "19 3 -4 2 3.5 2.0 2.0 1e+20 0.5"},
       {"{{ 'a' ~ 1 ~ none ~ true ~ 1.5 }}", "a1NoneTrue1.5"},
-      {"{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 'a' in 'cat' }} {{ 3 not in [1, 2] }} {{ 'k' in {'k': 1} }}", "True False True True True"},
+      {"{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 'a' in 'cat' }} {{ 3 not in [1, 2] }} {{ 'k' in {'k': "
+       "1} }}",
+       "True False True True True"},
       {"{{ 'x' if false else 'y' }} [{{ 'x' if false }}] {{ not false and 1 or 2 }}", "y [] 1"},
       {"{{ [1, 'a', none, true, {'k': 'v\\'s'}] }}", "[1, 'a', None, True, {'k': \"v's\"}]"},
-      {"{{ 'hello'[1:3] }} {{ 'hello'[::-1] }} {{ [1, 2, 3][-1] }} {{ [1, 2, 3][:-1] }} {{ 'h\u00e9llo'[1] }}", "el olleh 3 [1, 2] \u00e9"},
+      {"{{ 'hello'[1:3] }} {{ 'hello'[::-1] }} {{ [1, 2, 3][-1] }} {{ [1, 2, 3][:-1] }} {{ "
+       "'h\u00e9llo'[1] }}",
+       "el olleh 3 [1, 2] \u00e9"},
       {"{{ {'a': {'b': [10, 20]}}.a.b[1] }} {{ [[1, 2], [3]].1 }}", "20 [3]"},
       {"{{ 'ab' * 2 }} {{ [1] + [2] }} {{ 3 * 'x' }}", "abab [1, 2] xxx"},
-      {"{{ x is defined }} {{ x is undefined }} {{ none is none }} {{ 1 is number }} {{ 'a' is string }} {{ {} is mapping }}", "False True True True True True"},
-      {"{{ 4 is even }} {{ 4 is odd }} {{ 9 is divisibleby 3 }} {{ 1 is eq 1 }} {{ 2 is in [1, 2] }} {{ 1 is not string }}", "True False True True True True"},
+      {"{{ x is defined }} {{ x is undefined }} {{ none is none }} {{ 1 is number }} {{ 'a' is "
+       "string }} {{ {} is mapping }}",
+       "False True True True True True"},
+      {"{{ 4 is even }} {{ 4 is odd }} {{ 9 is divisibleby 3 }} {{ 1 is eq 1 }} {{ 2 is in [1, 2] "
+       "}} {{ 1 is not string }}",
+       "True False True True True True"},
       {"{{ 'a' 'b' }} {{ '\\u00e9\\x41\\n' }}|", "ab \u00e9A\n|"},
-      {"[{{ missing }}] {{ missing == none }} {{ missing or 'd' }} {{ 'x' in missing }}", "[] False d False"},
+      {"[{{ missing }}] {{ missing == none }} {{ missing or 'd' }} {{ 'x' in missing }}",
+       "[] False d False"},
       {"{% set a, b = [1, 2] %}{{ a }}{{ b }} {{ (1, 2) }} {{ (1) }}", "12 [1, 2] 1"},
   };
   for (const Case& one : cases) EXPECT_EQ(render(one.text), one.want) << one.text;
@@ -297,40 +72,73 @@ TEST(ChatTemplate, Expressions) {
 
 TEST(ChatTemplate, FiltersAndMethods) {
   const std::vector<Case> cases = {
-      {"{{ '  x ' | trim }}|{{ 'xxaxx'.strip('x') }}|{{ ' a'.lstrip() }}|{{ 'a '.rstrip() }}", "x|a|a|a"},
-      {"{{ [1, 2] | join(', ') }} {{ ['a', 'b'] | join }} {{ [{'n': 1}, {'n': 2}] | join('-', attribute='n') }}", "1, 2 ab 1-2"},
+      {"{{ '  x ' | trim }}|{{ 'xxaxx'.strip('x') }}|{{ ' a'.lstrip() }}|{{ 'a '.rstrip() }}",
+       "x|a|a|a"},
+      {"{{ [1, 2] | join(', ') }} {{ ['a', 'b'] | join }} {{ [{'n': 1}, {'n': 2}] | join('-', "
+       "attribute='n') }}",
+       "1, 2 ab 1-2"},
       {"{{ x | default('d') }} {{ '' | default('d') }}. {{ '' | default('d', true) }}", "d . d"},
-      {"{{ {'b': [1, true, none, 'q\"\\n\u00e9'], 'a': 1.0} | tojson }}", "{\"b\": [1, true, null, \"q\\\"\\n\u00e9\"], \"a\": 1.0}"},
+      {"{{ {'b': [1, true, none, 'q\"\\n\u00e9'], 'a': 1.0} | tojson }}",
+       "{\"b\": [1, true, null, \"q\\\"\\n\u00e9\"], \"a\": 1.0}"},
       {"{{ {'b': 1, 'a': []} | tojson(indent=2) }}", "{\n  \"b\": 1,\n  \"a\": []\n}"},
-      {"{{ 'aBc' | upper }} {{ 'aBc' | lower }} {{ 'it is' | title }} {{ 'aBC' | capitalize }}", "ABC abc It Is Abc"},
+      {"{{ 'aBc' | upper }} {{ 'aBc' | lower }} {{ 'it is' | title }} {{ 'aBC' | capitalize }}",
+       "ABC abc It Is Abc"},
       {"{{ 'a-b-a' | replace('a', 'xx') }} {{ 'aaa'.replace('a', 'b', 2) }}", "xx-b-xx bba"},
-      {"{{ [3, 1, 2] | sort }} {{ [1, 2] | reverse | list }} {{ [1, 1, 2] | unique }} {{ [1, 5, 2] | max }}", "[1, 2, 3] [2, 1] [1, 2] 5"},
-      {"{{ [1, 2] | first }}{{ [1, 2] | last }} {{ 'h\u00e9' | length }} {{ '12' | int + 1 }} {{ '1.5' | float }} {{ 3 | string + 'x' }}", "12 2 13 1.5 3x"},
-      {"{{ [{'r': 'u'}, {'r': 'a'}] | selectattr('r', 'equalto', 'u') | list }} {{ [1, 2, 3] | reject('odd') | list }}", "[{'r': 'u'}] [2]"},
-      {"{{ [{'r': 'u'}] | map(attribute='r') | list }} {{ ['a'] | map('upper') | list }}", "['u'] ['A']"},
-      {"{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k }}{{ v }}{% endfor %} {% for k, v in {'b': 1}.items() %}{{ k }}{{ v }}{% endfor %}", "a2b1 b1"},
-      {"{{ 'a,b,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'a,b,c'.split(',', 1)[-1] }}", "['a', 'b', 'c'] ['a', 'b'] ['a,b', 'c'] b,c"},
-      {"{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith(('x', 'c')) }} {{ 'abc'.find('c') }} {{ 'aXa'.count('a') }}", "True True 2 2"},
-      {"{{ {'a': 1}.get('a') }} {{ {'a': 1}.get('b', 7) }} {{ {'a': 1}.keys() | list }} {{ 'x\ny' | indent(2) }}", "1 7 ['a'] x\n  y"},
+      {"{{ [3, 1, 2] | sort }} {{ [1, 2] | reverse | list }} {{ [1, 1, 2] | unique }} {{ [1, 5, 2] "
+       "| max }}",
+       "[1, 2, 3] [2, 1] [1, 2] 5"},
+      {"{{ [1, 2] | first }}{{ [1, 2] | last }} {{ 'h\u00e9' | length }} {{ '12' | int + 1 }} {{ "
+       "'1.5' | float }} {{ 3 | string + 'x' }}",
+       "12 2 13 1.5 3x"},
+      {"{{ [{'r': 'u'}, {'r': 'a'}] | selectattr('r', 'equalto', 'u') | list }} {{ [1, 2, 3] | "
+       "reject('odd') | list }}",
+       "[{'r': 'u'}] [2]"},
+      {"{{ [{'r': 'u'}] | map(attribute='r') | list }} {{ ['a'] | map('upper') | list }}",
+       "['u'] ['A']"},
+      {"{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k }}{{ v }}{% endfor %} {% for k, v in "
+       "{'b': 1}.items() %}{{ k }}{{ v }}{% endfor %}",
+       "a2b1 b1"},
+      {"{{ 'a,b,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a,b,c'.rsplit(',', 1) }} {{ "
+       "'a,b,c'.split(',', 1)[-1] }}",
+       "['a', 'b', 'c'] ['a', 'b'] ['a,b', 'c'] b,c"},
+      {"{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith(('x', 'c')) }} {{ 'abc'.find('c') }} {{ "
+       "'aXa'.count('a') }}",
+       "True True 2 2"},
+      {"{{ {'a': 1}.get('a') }} {{ {'a': 1}.get('b', 7) }} {{ {'a': 1}.keys() | list }} {{ 'x\ny' "
+       "| indent(2) }}",
+       "1 7 ['a'] x\n  y"},
   };
   for (const Case& one : cases) EXPECT_EQ(render(one.text), one.want) << one.text;
 }
 
 TEST(ChatTemplate, StatementsAndScopes) {
   const std::vector<Case> cases = {
-      {"{% for i in range(3) %}{{ loop.index }}{{ loop.first }}{{ loop.last }} {% endfor %}", "1TrueFalse 2FalseFalse 3FalseTrue "},
+      {"{% for i in range(3) %}{{ loop.index }}{{ loop.first }}{{ loop.last }} {% endfor %}",
+       "1TrueFalse 2FalseFalse 3FalseTrue "},
       {"{% for i in [] %}x{% else %}none{% endfor %}", "none"},
       {"{% for i in [1, 2, 3, 4] if i is even %}{{ i }}{{ loop.index0 }} {% endfor %}", "20 41 "},
-      {"{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}", "02"},
-      {"{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{% endfor %}{{ x }}", "1"},          // a loop's scope is its own
+      {"{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break "
+       "%}{% endif %}{{ i }}{% endfor %}",
+       "02"},
+      {"{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{% endfor %}{{ x }}",
+       "1"},  // a loop's scope is its own
       {"{% set x = 1 %}{% if true %}{% set x = 2 %}{% endif %}{{ x }}", "2"},
-      {"{% set ns = namespace(n=0) %}{% for i in [1, 2] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}", "3"},
+      {"{% set ns = namespace(n=0) %}{% for i in [1, 2] %}{% set ns.n = ns.n + i %}{% endfor %}{{ "
+       "ns.n }}",
+       "3"},
       {"{% set b %}a{{ 1 }}{% endset %}[{{ b }}]", "[a1]"},
-      {"{% macro m(a, b=2) %}<{{ a }}{{ b }}>{% endmacro %}{{ m(1) }}{{ m(1, b=3) }}{{ m('x', 'y') | upper }}", "<12><13><XY>"},
-      {"{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}", "3210"},
-      {"{% set v = 1 %}{% macro m() %}{{ v }}{{ i }}{% endmacro %}{% for i in [5] %}{{ m() }}{% endfor %}", "1"},  // sees no loop variables
+      {"{% macro m(a, b=2) %}<{{ a }}{{ b }}>{% endmacro %}{{ m(1) }}{{ m(1, b=3) }}{{ m('x', 'y') "
+       "| upper }}",
+       "<12><13><XY>"},
+      {"{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}",
+       "3210"},
+      {"{% set v = 1 %}{% macro m() %}{{ v }}{{ i }}{% endmacro %}{% for i in [5] %}{{ m() }}{% "
+       "endfor %}",
+       "1"},  // sees no loop variables
       {"{% if false %}a{% elif 0 %}b{% elif 1 %}c{% else %}d{% endif %}", "c"},
-      {"{% for a in [1, 2] %}{% for b in 'xy' %}{{ loop.index }}{{ a }}{{ b }} {% endfor %}{% endfor %}", "11x 21y 12x 22y "},
+      {"{% for a in [1, 2] %}{% for b in 'xy' %}{{ loop.index }}{{ a }}{{ b }} {% endfor %}{% "
+       "endfor %}",
+       "11x 21y 12x 22y "},
       {"{% for x in [1, 2, 3] %}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}", "2;13;2;"},
   };
   for (const Case& one : cases) EXPECT_EQ(render(one.text), one.want) << one.text;
@@ -339,28 +147,36 @@ TEST(ChatTemplate, StatementsAndScopes) {
 TEST(ChatTemplate, Errors_SayWhereAndWhat) {
   const std::vector<Case> cases = {
       {"ab\n{{ x", "PARSE: chat template 2:1: the tag is not closed"},
-      {"{% if x %}", "PARSE: chat template 1:11: the block that begins here is not closed, want 'endif'"},
-      {"{% include 'f' %}", "PARSE: chat template 1:4: the tag 'include' is not supported; supported: if, for"},
+      {"{% if x %}",
+       "PARSE: chat template 1:11: the block that begins here is not closed, want 'endif'"},
+      {"{% include 'f' %}",
+       "PARSE: chat template 1:4: the tag 'include' is not supported; supported: if, for"},
       {"{{ 1 + }}", "PARSE: chat template 1:8: found '}}', want an expression"},
       {"{{ 'a }}", "PARSE: chat template 1:4: the string is not closed"},
       {"{{ (1 }}", "PARSE: chat template 1:7: '}' closes nothing"},
       {"{{ a ? b }}", "PARSE: chat template 1:6: the character '?'"},
       {"{{ f(*a) }}", "PARSE: chat template 1:6: '*' before an argument is not supported"},
       {"{% break %}", "PARSE: chat template 1:4: 'break' outside of a loop"},
-      {"{{ 99999999999999999999 }}", "PARSE: chat template 1:4: the number 99999999999999999999 is out of range"},
+      {"{{ 99999999999999999999 }}",
+       "PARSE: chat template 1:4: the number 99999999999999999999 is out of range"},
       {"x\n  {{ a.b }}", "RENDER: chat template 2:7: 'a' is undefined"},
-      {"{{ 1 + 'a' }}", "RENDER: chat template 1:6: '+' does not work between an integer and a string"},
-      {"{{ 'a' | frobnicate }}", "RENDER: chat template 1:8: the filter 'frobnicate' is not supported; supported: abs"},
+      {"{{ 1 + 'a' }}",
+       "RENDER: chat template 1:6: '+' does not work between an integer and a string"},
+      {"{{ 'a' | frobnicate }}",
+       "RENDER: chat template 1:8: the filter 'frobnicate' is not supported; supported: abs"},
       {"{{ 1 is frob }}", "RENDER: chat template 1:6: the test 'frob' is not supported"},
       {"{{ 'a'.frob() }}", "RENDER: chat template 1:12: a string has no method 'frob'"},
       {"{{ [].append(1) }}", "RENDER: chat template 1:13: a list has no method 'append'"},
       {"{{ frob() }}", "RENDER: chat template 1:8: 'frob' is undefined, so it cannot be called"},
       {"{{ strftime_now('%Y') }}", "RENDER: chat template 1:16: 'strftime_now' is not supported"},
       {"{{ 1 // 0 }}", "RENDER: chat template 1:6: division by zero"},
-      {"{{ 9223372036854775807 + 1 }}", "RENDER: chat template 1:24: the result of '+' is out of range"},
+      {"{{ 9223372036854775807 + 1 }}",
+       "RENDER: chat template 1:24: the result of '+' is out of range"},
       {"{{ 'a' < 1 }}", "RENDER: chat template 1:8: a string and an integer cannot be ordered"},
-      {"{% for a in 5 %}{% endfor %}", "RENDER: chat template 1:4: an integer cannot be looped over"},
-      {"{% for a, b in [[1]] %}{% endfor %}", "RENDER: chat template 1:4: found 1 values for 2 variables"},
+      {"{% for a in 5 %}{% endfor %}",
+       "RENDER: chat template 1:4: an integer cannot be looped over"},
+      {"{% for a, b in [[1]] %}{% endfor %}",
+       "RENDER: chat template 1:4: found 1 values for 2 variables"},
       {"{{ 'x' | join(sep=1) }}", "RENDER: chat template 1:8: join has no parameter 'sep'"},
       {"{% set a.b = 1 %}", "RENDER: chat template 1:4: 'a' is no namespace"},
       {"{{ raise_exception('no') }}", "RENDER: chat template 1:19: the template refuses: no"},
@@ -371,22 +187,31 @@ TEST(ChatTemplate, Errors_SayWhereAndWhat) {
 TEST(ChatTemplate, ExtraVariables_MustBeAnObject) {
   Input input;
   input.extra_json = "[1]";
-  EXPECT_THAT(render("x", input), HasSubstr("template variables: found a list, want a JSON object"));
+  EXPECT_THAT(render("x", input),
+              HasSubstr("template variables: found a list, want a JSON object"));
   input.extra_json = "{";
   EXPECT_THAT(render("x", input), HasSubstr("template variables: not JSON"));
 }
 
 TEST(ChatTemplate, RunawayTemplates_EndInAnError) {
   const std::vector<Case> cases = {
-      {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "too many steps"},
+      {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+       "too many steps"},
       {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nests deeper"},
       {"{{ 'x' * 999999999999 }}", "more than"},
       {"{{ [1] * 999999999999 }}", "holds too much"},
       {"{{ range(1000000000) }}", "range has more than"},
-      {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "more than"},
-      {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}", "more than"},
-      {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}", "holds too much"},
-      {"{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}{% endfor %}", "nested deeper"},
+      {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s "
+       "%}{% endfor %}",
+       "more than"},
+      {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s "
+       "%}{% endfor %}",
+       "more than"},
+      {"{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% "
+       "endfor %}{{ ns.l }}",
+       "holds too much"},
+      {"{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}{% endfor %}",
+       "nested deeper"},
       {"{% set ns = namespace() %}{% set ns.a = ns %}", "cannot be kept in a namespace"},
       {"{{ [namespace()] }}", "cannot be put into a list"},
       {"{% for i in range(9000) %}{{ 'x' * 1000 }}{% endfor %}", "more than"},
@@ -398,7 +223,8 @@ TEST(ChatTemplate, RunawayTemplates_EndInAnError) {
   std::string deep = "{{ ";
   for (int i = 0; i < 5000; ++i) deep += "(";
   EXPECT_THAT(render(deep), HasSubstr("PARSE"));
-  EXPECT_THAT(render("{{ " + std::string(5000, '[') + std::string(5000, ']') + " }}"), HasSubstr("nested deeper"));
+  EXPECT_THAT(render("{{ " + std::string(5000, '[') + std::string(5000, ']') + " }}"),
+              HasSubstr("nested deeper"));
   std::string sum = "{{ 1";
   for (int i = 0; i < 5000; ++i) sum += "+1";
   EXPECT_THAT(render(sum + " }}"), HasSubstr("nested deeper"));
@@ -406,12 +232,6 @@ TEST(ChatTemplate, RunawayTemplates_EndInAnError) {
   for (int i = 0; i < 5000; ++i) ifs += "{% if 1 %}";
   EXPECT_THAT(render(ifs), HasSubstr("nested deeper"));
   EXPECT_THAT(render(std::string(300 << 10, 'x')), HasSubstr("bytes, want at most"));
-}
-
-TEST(ChatTemplate, LongConversation_StaysFarFromTheLimits) {
-  Input input;
-  for (int i = 0; i < 2000; ++i) input.messages.push_back({i % 2 ? "assistant" : "user", std::string(500, 'x'), ""});
-  EXPECT_EQ(render(kQwen3, input).substr(0, 19), "<|im_start|>user\nxx");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the shipped demo model's tokenizer and chat template mean here what they meant in training. Method: token ids pinned
-// from the training script's own encoder (configs/demo/bpe.py), and the prompt that it trains on, to the byte.
+// Goal: the shipped demo model's tokenizer and chat template mean here what they meant in training.
+// Method: token ids pinned from the training script's own encoder (configs/demo/bpe.py), and the
+// prompt that it trains on, to the byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,9 +32,11 @@ class DemoModel : public testing::Test {
 
 TEST_F(DemoModel, EncodesAsItsTrainingDid) {
   EXPECT_THAT(encode("What is infos?"), ElementsAre(401, 283, 326, 63));
-  EXPECT_THAT(encode("<|im_start|>user\nHello!<|im_end|>\n"), ElementsAre(766, 279, 10, 72, 363, 111, 33, 767, 10));
+  EXPECT_THAT(encode("<|im_start|>user\nHello!<|im_end|>\n"),
+              ElementsAre(766, 279, 10, 72, 363, 111, 33, 767, 10));
   EXPECT_THAT(encode("  7+5 = 12\n\nIt's a KV cache.  "),
-              ElementsAre(32, 32, 55, 43, 53, 32, 61, 32, 49, 50, 10, 10, 638, 634, 256, 488, 605, 46, 32, 32));
+              ElementsAre(32, 32, 55, 43, 53, 32, 61, 32, 49, 50, 10, 10, 638, 634, 256, 488, 605,
+                          46, 32, 32));
   EXPECT_EQ(tokenizer_->vocabulary(), 768U);
   EXPECT_EQ(tokenizer_->eos(), 767);
   EXPECT_TRUE(tokenizer_->is_control(766));
@@ -45,7 +48,8 @@ TEST_F(DemoModel, ChatTemplate_WritesTheTrainedPrompt) {
   ChatTemplate::Input input;
   input.messages = {{"system", "Be brief.", ""}, {"user", "What is infos?", ""}};
   EXPECT_EQ(parsed.value()->render(input).value(),
-            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is infos?<|im_end|>\n<|im_start|>assistant\n");
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is "
+            "infos?<|im_end|>\n<|im_start|>assistant\n");
 }
 
 }  // namespace

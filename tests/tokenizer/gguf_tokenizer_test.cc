@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: tokenizers from GGUF keys encode as their definition says, decode back to the same bytes, and refuse lying files.
-// Method: brute-force encoders written from the definitions, over the stories260K vocabulary and hand-made ones; random text.
+// Goal: tokenizers from GGUF keys encode as their definition says, decode back to the same bytes,
+// and refuse lying files. Method: brute-force encoders written from the definitions, over the
+// stories260K vocabulary and hand-made ones; random text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,8 @@ TokenizerSource read_tok512() {
   return source;
 }
 
-/// SentencePiece BPE from its definition: join the neighbours whose joined text has the best score, leftmost first.
+/// SentencePiece BPE from its definition: join the neighbours whose joined text has the best score,
+/// leftmost first.
 std::vector<TokenId> brute_force_scores(const Gguf& gguf, const std::string& text) {
   std::map<std::string, TokenId> normal;
   for (std::size_t i = 0; i < gguf.tokens.size(); ++i)
@@ -74,7 +76,8 @@ std::vector<TokenId> brute_force_scores(const Gguf& gguf, const std::string& tex
     float best_score = -1e30F;
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
       const auto found = normal.find(parts[i] + parts[i + 1]);
-      if (found != normal.end() && gguf.scores[static_cast<std::size_t>(found->second)] > best_score) {
+      if (found != normal.end() &&
+          gguf.scores[static_cast<std::size_t>(found->second)] > best_score) {
         best = i;
         best_score = gguf.scores[static_cast<std::size_t>(found->second)];
       }
@@ -96,8 +99,9 @@ std::vector<TokenId> brute_force_scores(const Gguf& gguf, const std::string& tex
 }
 
 std::string random_text(Rng& rng, std::size_t characters) {
-  static const std::vector<std::string> kPieces = {"Once", " upon", " a", " time", ",", " ", "  ", "\n", "\u00e9", "\u4f60",
-                                                   "\U0001F600", "</s>", "<0x41>", "th", "e", "Lily", "'s", "7", "\t", "\u0301"};
+  static const std::vector<std::string> kPieces = {
+      "Once",       " upon", " a",     " time", ",", " ",    "  ", "\n", "\u00e9", "\u4f60",
+      "\U0001F600", "</s>",  "<0x41>", "th",    "e", "Lily", "'s", "7",  "\t",     "\u0301"};
   std::string out;
   while (out.size() < characters) {
     if (rng.chance(0.2)) {
@@ -150,7 +154,8 @@ TEST(GgufLlama, BytesThatAreNotUtf8_KeepTheirValue) {
     Rng rng(seed);
     std::string text(rng.below(60), ' ');
     for (char& c : text) c = static_cast<char>(rng.below(256));
-    ASSERT_EQ(decode_all(*tokenizer, tokenizer->encode(text, Specials::as_text, AddBos::no)), text) << "seed " << seed;
+    ASSERT_EQ(decode_all(*tokenizer, tokenizer->encode(text, Specials::as_text, AddBos::no)), text)
+        << "seed " << seed;
   }
 }
 
@@ -177,7 +182,11 @@ TEST(GgufLlama, MillionEqualLetters_EncodeInOneGo) {
 // "abc" is a token and "ab" too, but 'c' alone is not: merging must still reach it.
 TEST(GgufLlama, CharacterThatOccursOnlyInsideTokens_StillMerges) {
   TokenizerSource source;
-  source.gguf = Gguf{"llama", "", {"<unk>", "\u2581", "a", "b", "ab", "abc"}, {0, -1, -2, -3, -4, -5}, {2, 1, 1, 1, 1, 1}};
+  source.gguf = Gguf{"llama",
+                     "",
+                     {"<unk>", "\u2581", "a", "b", "ab", "abc"},
+                     {0, -1, -2, -3, -4, -5},
+                     {2, 1, 1, 1, 1, 1}};
   source.gguf->unknown = 0;
   source.gguf->add_space_prefix = false;
   const auto tokenizer = make_tokenizer(source).value();
@@ -186,7 +195,8 @@ TEST(GgufLlama, CharacterThatOccursOnlyInsideTokens_StillMerges) {
 }
 
 /// A byte-level vocabulary: 256 bytes, then one token per merge.
-TokenizerSource byte_level(const std::vector<std::pair<std::string, std::string>>& merges, const std::string& pre) {
+TokenizerSource byte_level(const std::vector<std::pair<std::string, std::string>>& merges,
+                           const std::string& pre) {
   Gguf gguf;
   gguf.model = "gpt2";
   gguf.pre = pre;
@@ -194,7 +204,8 @@ TokenizerSource byte_level(const std::vector<std::pair<std::string, std::string>
     std::string out;
     const bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     int below = 0;
-    for (int other = 0; other < byte; ++other) below += !((other >= 33 && other <= 126) || (other >= 161 && other <= 172) || other >= 174);
+    for (int other = 0; other < byte; ++other)
+      below += !((other >= 33 && other <= 126) || (other >= 161 && other <= 172) || other >= 174);
     text::append_utf8(out, itself ? byte : 256 + static_cast<char32_t>(below));
     return out;
   };
@@ -203,7 +214,8 @@ TokenizerSource byte_level(const std::vector<std::pair<std::string, std::string>
     for (const char c : text) out += visible(static_cast<unsigned char>(c));
     return out;
   };
-  for (int byte = 0; byte < 256; ++byte) gguf.tokens.push_back(visible(static_cast<unsigned char>(byte)));
+  for (int byte = 0; byte < 256; ++byte)
+    gguf.tokens.push_back(visible(static_cast<unsigned char>(byte)));
   for (const auto& [left, right] : merges) {
     gguf.tokens.push_back(visible_all(left + right));
     gguf.merges.push_back(visible_all(left) + " " + visible_all(right));
@@ -219,12 +231,16 @@ TokenizerSource byte_level(const std::vector<std::pair<std::string, std::string>
 }
 
 const std::vector<std::pair<std::string, std::string>> kMerges = {
-    {"t", "h"}, {"th", "e"}, {" ", "the"}, {"i", "n"}, {"in", "g"}, {"\xC3", "\xA9"}, {"l", "l"}, {"'", "ll"}, {"1", "2"}};
+    {"t", "h"},       {"th", "e"}, {" ", "the"}, {"i", "n"}, {"in", "g"},
+    {"\xC3", "\xA9"}, {"l", "l"},  {"'", "ll"},  {"1", "2"}};
 
 TEST(GgufGpt2, MergesByRankInsideWords) {
   const auto tokenizer = make_tokenizer(byte_level(kMerges, "gpt-2")).value();
-  const auto encode = [&](std::string_view text) { return tokenizer->encode(text, Specials::parse, AddBos::no); };
-  EXPECT_THAT(encode("the thing"), ElementsAre(257, 32, 256, 260));  // " th" is no token: ' ' stays alone
+  const auto encode = [&](std::string_view text) {
+    return tokenizer->encode(text, Specials::parse, AddBos::no);
+  };
+  EXPECT_THAT(encode("the thing"),
+              ElementsAre(257, 32, 256, 260));  // " th" is no token: ' ' stays alone
   EXPECT_THAT(encode(" the"), ElementsAre(258));
   EXPECT_THAT(encode("\u00e9"), ElementsAre(261));
   EXPECT_THAT(encode("we'll"), ElementsAre('w', 'e', 263));
@@ -240,14 +256,17 @@ TEST(GgufGpt2, Qwen2_NeverJoinsDigits) {
   EXPECT_THAT(tokenizer->encode("12", Specials::parse, AddBos::no), ElementsAre('1', '2'));
 }
 
-// A token that merging does not reach is taken whole where the model says so (Llama 3), and only there.
+// A token that merging does not reach is taken whole where the model says so (Llama 3), and only
+// there.
 TEST(GgufGpt2, WholeWord_WinsOverMergingOnlyInLlama3) {
   TokenizerSource source = byte_level(kMerges, "llama-bpe");
   source.gguf->tokens.push_back("xyz");
   source.gguf->types.push_back(1);
-  EXPECT_THAT(make_tokenizer(source).value()->encode("xyz", Specials::parse, AddBos::no), ElementsAre(267));
+  EXPECT_THAT(make_tokenizer(source).value()->encode("xyz", Specials::parse, AddBos::no),
+              ElementsAre(267));
   source.gguf->pre = "qwen2";
-  EXPECT_THAT(make_tokenizer(source).value()->encode("xyz", Specials::parse, AddBos::no), ElementsAre('x', 'y', 'z'));
+  EXPECT_THAT(make_tokenizer(source).value()->encode("xyz", Specials::parse, AddBos::no),
+              ElementsAre('x', 'y', 'z'));
 }
 
 TEST(GgufGpt2, AnyBytes_ComeBack) {
@@ -257,7 +276,8 @@ TEST(GgufGpt2, AnyBytes_ComeBack) {
       Rng rng(seed);
       std::string text = random_text(rng, rng.below(100));
       if (rng.chance(0.5))
-        for (int i = 0; i < 10 && !text.empty(); ++i) text[rng.below(text.size())] = static_cast<char>(rng.below(256));
+        for (int i = 0; i < 10 && !text.empty(); ++i)
+          text[rng.below(text.size())] = static_cast<char>(rng.below(256));
       const auto tokens = tokenizer->encode(text, Specials::as_text, AddBos::no);
       ASSERT_EQ(decode_all(*tokenizer, tokens), text) << pre << " seed " << seed;
     }
@@ -266,13 +286,19 @@ TEST(GgufGpt2, AnyBytes_ComeBack) {
 
 TEST(GgufT5, UnigramTakesTheLikeliestCut) {
   TokenizerSource source;
-  source.gguf = Gguf{"t5", "", {"<pad>", "</s>", "<unk>", "\u2581", "a", "b", "ab", "\u2581a", "\u2581ab", "bc"},
-                     {0, 0, 0, -3, -2, -2, -3, -4, -9, -1}, {3, 3, 2, 1, 1, 1, 1, 1, 1, 1}};
+  source.gguf =
+      Gguf{"t5",
+           "",
+           {"<pad>", "</s>", "<unk>", "\u2581", "a", "b", "ab", "\u2581a", "\u2581ab", "bc"},
+           {0, 0, 0, -3, -2, -2, -3, -4, -9, -1},
+           {3, 3, 2, 1, 1, 1, 1, 1, 1, 1}};
   source.gguf->unknown = 2;
   const auto tokenizer = make_tokenizer(source).value();
-  const auto encode = [&](std::string_view text) { return tokenizer->encode(text, Specials::parse, AddBos::no); };
-  EXPECT_THAT(encode("ab"), ElementsAre(3, 6));      // -3-3 and -4-2 tie: the longer last token wins
-  EXPECT_THAT(encode("abc"), ElementsAre(7, 9));     // -4-1 beats the rest
+  const auto encode = [&](std::string_view text) {
+    return tokenizer->encode(text, Specials::parse, AddBos::no);
+  };
+  EXPECT_THAT(encode("ab"), ElementsAre(3, 6));   // -3-3 and -4-2 tie: the longer last token wins
+  EXPECT_THAT(encode("abc"), ElementsAre(7, 9));  // -4-1 beats the rest
   EXPECT_THAT(encode("azzb"), ElementsAre(7, 2, 5));  // a run of unknown characters is one token
 }
 
@@ -281,13 +307,16 @@ TEST(Detokenizer, PushingOneByOne_IsDecodingAll) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
     std::vector<TokenId> tokens(rng.below(60));
-    for (TokenId& token : tokens) token = static_cast<TokenId>(rng.below(rng.chance(0.5) ? 267 : 128));
-    if (rng.chance(0.5)) tokens = tokenizer->encode(random_text(rng, 80), Specials::parse, AddBos::no);
+    for (TokenId& token : tokens)
+      token = static_cast<TokenId>(rng.below(rng.chance(0.5) ? 267 : 128));
+    if (rng.chance(0.5))
+      tokens = tokenizer->encode(random_text(rng, 80), Specials::parse, AddBos::no);
     Detokenizer stream(*tokenizer);
     std::string out;
     for (const TokenId token : tokens) {
       const std::string piece = stream.push(token);
-      ASSERT_EQ(text::make_valid_utf8(piece), piece) << "seed " << seed;  // each piece is whole by itself
+      ASSERT_EQ(text::make_valid_utf8(piece), piece)
+          << "seed " << seed;  // each piece is whole by itself
       out += piece;
     }
     out += stream.flush();
@@ -316,17 +345,25 @@ TEST(GgufTokenizer, LyingFiles_AreRefusedByName) {
     return result.ok() ? std::string("accepted") : result.error().message;
   };
   EXPECT_EQ(message([](Gguf&) {}), "accepted");
-  EXPECT_THAT(message([](Gguf& g) { g.tokens.clear(); }), HasSubstr("tokenizer.ggml.tokens: empty"));
-  EXPECT_THAT(message([](Gguf& g) { g.types.pop_back(); }), HasSubstr("tokenizer.ggml.token_type: 266 values, want 267"));
-  EXPECT_THAT(message([](Gguf& g) { g.types[3] = 9; }), HasSubstr("value 9 of token 3, want 1 to 6"));
+  EXPECT_THAT(message([](Gguf& g) { g.tokens.clear(); }),
+              HasSubstr("tokenizer.ggml.tokens: empty"));
+  EXPECT_THAT(message([](Gguf& g) { g.types.pop_back(); }),
+              HasSubstr("tokenizer.ggml.token_type: 266 values, want 267"));
+  EXPECT_THAT(message([](Gguf& g) { g.types[3] = 9; }),
+              HasSubstr("value 9 of token 3, want 1 to 6"));
   EXPECT_THAT(message([](Gguf& g) { g.types[3] = 6; }), HasSubstr("byte token 3"));
-  EXPECT_THAT(message([](Gguf& g) { g.scores = {1}; }), HasSubstr("tokenizer.ggml.scores: 1 values"));
+  EXPECT_THAT(message([](Gguf& g) { g.scores = {1}; }),
+              HasSubstr("tokenizer.ggml.scores: 1 values"));
   EXPECT_THAT(message([](Gguf& g) { g.merges[0] = "th"; }), HasSubstr("merge 0 'th' has no space"));
   EXPECT_THAT(message([](Gguf& g) { g.merges[0] = "q qqq"; }), HasSubstr("names a token"));
-  EXPECT_THAT(message([](Gguf& g) { g.bos = 99999; }), HasSubstr("tokenizer.ggml.bos_token_id: 99999"));
-  EXPECT_THAT(message([](Gguf& g) { g.model = "rwkv"; }), HasSubstr("'rwkv' is not supported; supported: llama, gpt2, t5"));
-  EXPECT_THAT(message([](Gguf& g) { g.model = "llama"; }), HasSubstr("tokenizer.ggml.scores: missing"));
-  EXPECT_THAT(message([](Gguf& g) { g.tokens[3] = std::string(9000, 'x'); }), HasSubstr("token 3 has 9000 bytes"));
+  EXPECT_THAT(message([](Gguf& g) { g.bos = 99999; }),
+              HasSubstr("tokenizer.ggml.bos_token_id: 99999"));
+  EXPECT_THAT(message([](Gguf& g) { g.model = "rwkv"; }),
+              HasSubstr("'rwkv' is not supported; supported: llama, gpt2, t5"));
+  EXPECT_THAT(message([](Gguf& g) { g.model = "llama"; }),
+              HasSubstr("tokenizer.ggml.scores: missing"));
+  EXPECT_THAT(message([](Gguf& g) { g.tokens[3] = std::string(9000, 'x'); }),
+              HasSubstr("token 3 has 9000 bytes"));
   EXPECT_THAT(make_tokenizer(TokenizerSource{}).error().message, HasSubstr("no tokenizer"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: words are cut as the models' own tokenizers cut them. Method: tables worked out by hand from the published patterns,
-// each split behaviour on one text, and bytes that are not UTF-8.
+// Goal: words are cut as the models' own tokenizers cut them. Method: tables worked out by hand
+// from the published patterns, each split behaviour on one text, and bytes that are not UTF-8.
 #include "daemon/gateway/text/split.h"
 
 #include <gmock/gmock.h>
@@ -11,11 +11,13 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<std::string> cut(const Splitter& splitter, std::string_view text, Splitter::At at = Splitter::At::text_begin) {
+std::vector<std::string> cut(const Splitter& splitter, std::string_view text,
+                             Splitter::At at = Splitter::At::text_begin) {
   Words words;
   splitter.cut(text, at, words);
   std::vector<std::string> out;
-  for (const auto& range : words.ranges) out.emplace_back(words.text.substr(range.begin, range.end - range.begin));
+  for (const auto& range : words.ranges)
+    out.emplace_back(words.text.substr(range.begin, range.end - range.begin));
   return out;
 }
 
@@ -25,20 +27,25 @@ std::vector<std::string> cut_by_name(std::string_view name, std::string_view tex
 
 TEST(PreTokenizer, Gpt2_SplitsContractionsWordsNumbersAndSpaces) {
   EXPECT_THAT(cut_by_name("gpt-2", "Hello world! I'm 1234  years   old.\n\n x"),
-              ElementsAre("Hello", " world", "!", " I", "'m", " 1234", " ", " years", "  ", " old", ".", "\n\n", " x"));
+              ElementsAre("Hello", " world", "!", " I", "'m", " 1234", " ", " years", "  ", " old",
+                          ".", "\n\n", " x"));
   EXPECT_THAT(cut_by_name("gpt-2", "trailing   "), ElementsAre("trailing", "   "));
-  EXPECT_THAT(cut_by_name("gpt-2", "It'S"), ElementsAre("It", "'", "S"));  // contractions are lower case only
+  EXPECT_THAT(cut_by_name("gpt-2", "It'S"),
+              ElementsAre("It", "'", "S"));  // contractions are lower case only
 }
 
 TEST(PreTokenizer, Llama3_GroupsDigitsInThreesAndTakesOneSignIntoAWord) {
-  EXPECT_THAT(cut_by_name("llama-bpe", "It'S 12345 (foo)\r\n\tbar, caf\u00e9"),
-              ElementsAre("It", "'S", " ", "123", "45", " (", "foo", ")\r\n", "\tbar", ",", " caf\u00e9"));
+  EXPECT_THAT(
+      cut_by_name("llama-bpe", "It'S 12345 (foo)\r\n\tbar, caf\u00e9"),
+      ElementsAre("It", "'S", " ", "123", "45", " (", "foo", ")\r\n", "\tbar", ",", " caf\u00e9"));
   EXPECT_THAT(cut_by_name("llama-bpe", "a  \n  b"), ElementsAre("a", "  \n", " ", " b"));
-  EXPECT_THAT(cut_by_name("llama-bpe", "\u4f60\u597d\uff01 \U0001F600x"), ElementsAre("\u4f60\u597d", "\uff01", " \U0001F600", "x"));
+  EXPECT_THAT(cut_by_name("llama-bpe", "\u4f60\u597d\uff01 \U0001F600x"),
+              ElementsAre("\u4f60\u597d", "\uff01", " \U0001F600", "x"));
 }
 
 TEST(PreTokenizer, Qwen2_TakesDigitsOneByOne) {
-  EXPECT_THAT(cut_by_name("qwen2", "x = 123;\n"), ElementsAre("x", " =", " ", "1", "2", "3", ";\n"));
+  EXPECT_THAT(cut_by_name("qwen2", "x = 123;\n"),
+              ElementsAre("x", " =", " ", "1", "2", "3", ";\n"));
 }
 
 TEST(PreTokenizer, Tekken_CutsAtCapitals) {
@@ -47,7 +54,8 @@ TEST(PreTokenizer, Tekken_CutsAtCapitals) {
 }
 
 TEST(PreTokenizer, Gpt4o_KeepsContractionsOnTheWord) {
-  EXPECT_THAT(cut_by_name("gpt-4o", "I'm DON'T 1234"), ElementsAre("I'm", " DON'T", " ", "123", "4"));
+  EXPECT_THAT(cut_by_name("gpt-4o", "I'm DON'T 1234"),
+              ElementsAre("I'm", " DON'T", " ", "123", "4"));
 }
 
 TEST(PreTokenizer, Default_CutsPunctuationAndDigitsInThrees) {
@@ -68,13 +76,15 @@ TEST(PreTokenizer, UnknownName_IsRefusedWithTheKnownOnes) {
 }
 
 TEST(PreTokenizer, BytesThatAreNotUtf8_AreWordsOfTheirOwn) {
-  EXPECT_THAT(cut_by_name("llama-bpe", "ab\xFF\xFE cd\xC3"), ElementsAre("ab", "\xFF\xFE", " cd", "\xC3"));
+  EXPECT_THAT(cut_by_name("llama-bpe", "ab\xFF\xFE cd\xC3"),
+              ElementsAre("ab", "\xFF\xFE", " cd", "\xC3"));
 }
 
 // The words must be the text again, whatever it is.
 TEST(PreTokenizer, EveryName_LosesNothing) {
   const std::string text = "A \xF0\x9F\x98\x80 b\xFF 12 \n\n\t'll \u0301x  ";
-  for (const char* name : {"default", "gpt-2", "llama-bpe", "qwen2", "tekken", "gpt-4o", "smollm"}) {
+  for (const char* name :
+       {"default", "gpt-2", "llama-bpe", "qwen2", "tekken", "gpt-4o", "smollm"}) {
     std::string joined;
     for (const std::string& word : cut_by_name(name, text)) joined += word;
     EXPECT_EQ(joined, text) << name;
@@ -90,7 +100,8 @@ TEST(RegexSplit, EachBehavior_OnOneText) {
   };
   EXPECT_THAT(with(Behavior::removed), ElementsAre("the", "final", "countdown"));
   EXPECT_THAT(with(Behavior::isolated), ElementsAre("the", "-", "final", "-", "-", "countdown"));
-  EXPECT_THAT(with(Behavior::merged_with_previous), ElementsAre("the-", "final-", "-", "countdown"));
+  EXPECT_THAT(with(Behavior::merged_with_previous),
+              ElementsAre("the-", "final-", "-", "countdown"));
   EXPECT_THAT(with(Behavior::merged_with_next), ElementsAre("the", "-final", "-", "-countdown"));
   EXPECT_THAT(with(Behavior::contiguous), ElementsAre("the", "-", "final", "--", "countdown"));
   EXPECT_THAT(with(Behavior::removed, RegexSplit::Invert::yes), ElementsAre("-", "-", "-"));
@@ -112,7 +123,8 @@ TEST(RegexSplit, EmptyMatches_AreSkipped) {
 TEST(Regex, BadPattern_SaysWhere) {
   const auto result = Regex::compile("a(b");
   ASSERT_FALSE(result.ok());
-  EXPECT_NE(result.error().message.find("'a(b', offset 3"), std::string::npos) << result.error().message;
+  EXPECT_NE(result.error().message.find("'a(b', offset 3"), std::string::npos)
+      << result.error().message;
 }
 
 TEST(Metaspace, PrependsAndCuts) {

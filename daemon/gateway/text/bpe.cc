@@ -20,9 +20,11 @@ class HeapMerge {
   HeapMerge(const PairMap& pairs, std::vector<Symbol>& symbols) : pairs_(pairs), symbols_(symbols) {
     const auto n = static_cast<std::uint32_t>(symbols.size());
     links_.resize(n);
-    for (std::uint32_t i = 0; i < n; ++i) links_[i] = {i == 0 ? kEnd : i - 1, i + 1 == n ? kEnd : i + 1, true};
+    for (std::uint32_t i = 0; i < n; ++i)
+      links_[i] = {i == 0 ? kEnd : i - 1, i + 1 == n ? kEnd : i + 1, true};
     for (std::uint32_t i = 0; i + 1 < n; ++i)
-      if (const auto* entry = pairs_.find(symbols_[i].id, symbols_[i + 1].id)) heap_.push_back(candidate(entry->rank, i));
+      if (const auto* entry = pairs_.find(symbols_[i].id, symbols_[i + 1].id))
+        heap_.push_back(candidate(entry->rank, i));
     std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
 
@@ -44,7 +46,9 @@ class HeapMerge {
     std::uint32_t before, after;
     bool alive;
   };
-  static std::uint64_t candidate(std::uint32_t rank, std::uint32_t at) { return (std::uint64_t{rank} << 32) | at; }
+  static std::uint64_t candidate(std::uint32_t rank, std::uint32_t at) {
+    return (std::uint64_t{rank} << 32) | at;
+  }
 
   void push(std::uint32_t left, std::uint32_t right) {
     const auto* entry = pairs_.find(symbols_[left].id, symbols_[right].id);
@@ -53,7 +57,8 @@ class HeapMerge {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
 
-  /// A candidate is stale when its pair is no longer there; the pair that replaced it has a candidate of its own.
+  /// A candidate is stale when its pair is no longer there; the pair that replaced it has a
+  /// candidate of its own.
   void join(std::uint32_t rank, std::uint32_t left) {
     Link& link = links_[left];
     if (!link.alive || link.after == kEnd) return;
@@ -79,7 +84,8 @@ class HeapMerge {
 }  // namespace
 
 std::uint64_t PairMap::key_of(SymbolId left, SymbolId right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) | static_cast<std::uint32_t>(right);
+  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
+         static_cast<std::uint32_t>(right);
 }
 
 std::size_t PairMap::slot_of(std::uint64_t key) const {
@@ -139,11 +145,13 @@ void BpeMerger::merge_short(std::vector<Symbol>& symbols) const {
   };
   for (std::size_t i = 0; i + 1 < n; ++i) look_up(i);
   while (n > 1) {
-    const auto best = std::min_element(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(n - 1));
+    const auto best =
+        std::min_element(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(n - 1));
     if (*best == kNoRank) break;
     const auto at = static_cast<std::size_t>(best - ranks.begin());
     symbols[at].id = results[at];
-    std::copy(symbols.begin() + static_cast<std::ptrdiff_t>(at) + 2, symbols.begin() + static_cast<std::ptrdiff_t>(n),
+    std::copy(symbols.begin() + static_cast<std::ptrdiff_t>(at) + 2,
+              symbols.begin() + static_cast<std::ptrdiff_t>(n),
               symbols.begin() + static_cast<std::ptrdiff_t>(at) + 1);
     for (std::size_t i = at + 1; i + 2 < n; ++i) {
       ranks[i] = ranks[i + 1];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte pair merging: joins neighbouring symbols, best rank first and leftmost among equals, until no pair is known.
-// O(n log n) in the number of symbols whatever the text. Immutable after the last add(); any thread.
+// Byte pair merging: joins neighbouring symbols, best rank first and leftmost among equals, until
+// no pair is known. O(n log n) in the number of symbols whatever the text. Immutable after the last
+// add(); any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,8 @@
 
 namespace infos::text {
 
-using SymbolId = std::int32_t;  ///< a token, a character that only occurs inside tokens, or kNoSymbol
+using SymbolId =
+    std::int32_t;  ///< a token, a character that only occurs inside tokens, or kNoSymbol
 
 constexpr SymbolId kNoSymbol = -1;
 
@@ -45,7 +47,9 @@ class PairMap {
 class BpeMerger {
  public:
   /// Lower rank merges first.
-  void add(SymbolId left, SymbolId right, std::uint32_t rank, SymbolId result) { pairs_.add(left, right, rank, result); }
+  void add(SymbolId left, SymbolId right, std::uint32_t rank, SymbolId result) {
+    pairs_.add(left, right, rank, result);
+  }
   /// Merges in place.
   void merge(std::vector<Symbol>& symbols) const;
   std::size_t size() const { return pairs_.size(); }

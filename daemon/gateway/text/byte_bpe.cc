@@ -20,7 +20,8 @@ class ByteBpe final : public WordModel {
     for (TokenId id = 0; id < count; ++id) {
       const auto& token = vocabulary.at(id);
       if (token.kind != TokenKind::normal || token.bytes.size() < 2) continue;
-      if (whole == WholeWords::all || merges_to(token.bytes, id)) whole_.try_emplace(token.bytes, id);
+      if (whole == WholeWords::all || merges_to(token.bytes, id))
+        whole_.try_emplace(token.bytes, id);
     }
   }
 
@@ -38,7 +39,8 @@ class ByteBpe final : public WordModel {
         out.push_back(unknown_);
       }
     }
-    if (symbols.capacity() > (1U << 20)) std::vector<Symbol>().swap(symbols);  // one huge word must not stay for ever
+    if (symbols.capacity() > (1U << 20))
+      std::vector<Symbol>().swap(symbols);  // one huge word must not stay for ever
   }
 
  private:
@@ -46,7 +48,8 @@ class ByteBpe final : public WordModel {
     symbols.clear();
     symbols.reserve(word.size());
     for (std::size_t i = 0; i < word.size(); ++i)
-      symbols.push_back({bytes_[static_cast<unsigned char>(word[i])], static_cast<std::uint32_t>(i)});
+      symbols.push_back(
+          {bytes_[static_cast<unsigned char>(word[i])], static_cast<std::uint32_t>(i)});
     merger_.merge(symbols);
   }
   bool merges_to(std::string_view word, TokenId id) const {
@@ -63,7 +66,8 @@ class ByteBpe final : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_byte_bpe(const Vocabulary& vocabulary, BpeMerger merger, WholeWords whole, TokenId unknown) {
+std::unique_ptr<WordModel> make_byte_bpe(const Vocabulary& vocabulary, BpeMerger merger,
+                                         WholeWords whole, TokenId unknown) {
   return std::make_unique<ByteBpe>(vocabulary, std::move(merger), whole, unknown);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SentencePiece-style BPE: symbols are characters; what no token covers falls back to byte tokens or the unknown token.
+// SentencePiece-style BPE: symbols are characters; what no token covers falls back to byte tokens
+// or the unknown token.
 #include "daemon/gateway/text/utf8.h"
 #include "daemon/gateway/text/word_model.h"
 
@@ -8,14 +9,17 @@ namespace {
 
 constexpr std::string_view kSpace = "\u2581";  // SentencePiece's visible space
 
-/// Whether no token runs across the beginning of a word, so that cutting before each run of spaces changes nothing.
+/// Whether no token runs across the beginning of a word, so that cutting before each run of spaces
+/// changes nothing.
 bool tokens_respect_spaces(const Vocabulary& vocabulary) {
   for (std::size_t id = 0; id < vocabulary.size(); ++id) {
     const auto& token = vocabulary.at(static_cast<TokenId>(id));
     if (token.kind != TokenKind::normal && token.kind != TokenKind::user_defined) continue;
-    for (std::size_t at = token.text.find(kSpace); at != std::string::npos; at = token.text.find(kSpace, at + 1)) {
+    for (std::size_t at = token.text.find(kSpace); at != std::string::npos;
+         at = token.text.find(kSpace, at + 1)) {
       const bool at_begin = at == 0;
-      const bool after_space = at >= kSpace.size() && token.text.compare(at - kSpace.size(), kSpace.size(), kSpace) == 0;
+      const bool after_space =
+          at >= kSpace.size() && token.text.compare(at - kSpace.size(), kSpace.size(), kSpace) == 0;
       if (!at_begin && !after_space) return false;
     }
   }
@@ -25,7 +29,8 @@ bool tokens_respect_spaces(const Vocabulary& vocabulary) {
 class CharBpe final : public WordModel {
  public:
   CharBpe(const Vocabulary& vocabulary, CharBpeParts parts)
-      : parts_(std::move(parts)), tokens_(static_cast<SymbolId>(vocabulary.size())),
+      : parts_(std::move(parts)),
+        tokens_(static_cast<SymbolId>(vocabulary.size())),
         cut_at_spaces_(parts_.whole == WholeWords::exact && tokens_respect_spaces(vocabulary)) {
     ascii_.fill(kNoSymbol);
     for (const auto& [code, symbol] : parts_.characters)
@@ -33,7 +38,8 @@ class CharBpe final : public WordModel {
     for (TokenId id = 0; id < tokens_; ++id) {
       const auto& token = vocabulary.at(id);
       if (token.kind != TokenKind::normal || token.text.empty()) continue;
-      if (parts_.whole == WholeWords::all || merges_to(token.text, id)) whole_.try_emplace(token.text, id);
+      if (parts_.whole == WholeWords::all || merges_to(token.text, id))
+        whole_.try_emplace(token.text, id);
     }
   }
 
@@ -44,7 +50,8 @@ class CharBpe final : public WordModel {
       encode_part(part, symbols, out);
       word.remove_prefix(part.size());
     }
-    if (symbols.capacity() > (1U << 20)) std::vector<Symbol>().swap(symbols);  // one huge word must not stay for ever
+    if (symbols.capacity() > (1U << 20))
+      std::vector<Symbol>().swap(symbols);  // one huge word must not stay for ever
   }
 
  private:
@@ -56,7 +63,8 @@ class CharBpe final : public WordModel {
     return next == std::string_view::npos ? word.size() : next;
   }
 
-  void encode_part(std::string_view part, std::vector<Symbol>& symbols, std::vector<TokenId>& out) const {
+  void encode_part(std::string_view part, std::vector<Symbol>& symbols,
+                   std::vector<TokenId>& out) const {
     if (const auto found = whole_.find(part); found != whole_.end()) {
       out.push_back(found->second);
       return;
@@ -70,7 +78,8 @@ class CharBpe final : public WordModel {
         continue;
       }
       const std::size_t end = i + 1 < symbols.size() ? symbols[i + 1].begin : part.size();
-      after_unknown = fall_back(part.substr(symbols[i].begin, end - symbols[i].begin), after_unknown, out);
+      after_unknown =
+          fall_back(part.substr(symbols[i].begin, end - symbols[i].begin), after_unknown, out);
     }
   }
 
@@ -78,12 +87,14 @@ class CharBpe final : public WordModel {
   bool fall_back(std::string_view bytes, bool after_unknown, std::vector<TokenId>& out) const {
     const Fallback& fallback = parts_.fallback;
     bool covered = fallback.use_bytes;
-    for (const char c : bytes) covered = covered && fallback.bytes[static_cast<unsigned char>(c)] >= 0;
+    for (const char c : bytes)
+      covered = covered && fallback.bytes[static_cast<unsigned char>(c)] >= 0;
     if (covered) {
       for (const char c : bytes) out.push_back(fallback.bytes[static_cast<unsigned char>(c)]);
       return false;
     }
-    if (fallback.unknown >= 0 && !(after_unknown && fallback.fuse_unknown)) out.push_back(fallback.unknown);
+    if (fallback.unknown >= 0 && !(after_unknown && fallback.fuse_unknown))
+      out.push_back(fallback.unknown);
     return true;
   }
 
@@ -97,7 +108,8 @@ class CharBpe final : public WordModel {
     symbols.clear();
     for (std::size_t at = 0; at < part.size();) {
       const Decoded decoded = decode_utf8(part, at);
-      symbols.push_back({decoded.valid ? symbol_of(decoded.code) : kNoSymbol, static_cast<std::uint32_t>(at)});
+      symbols.push_back(
+          {decoded.valid ? symbol_of(decoded.code) : kNoSymbol, static_cast<std::uint32_t>(at)});
       at += decoded.length;
     }
     parts_.merger.merge(symbols);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree of a parsed template. Immutable after parsing; its depth is bounded, so walking and freeing it may recurse.
+// The tree of a parsed template. Immutable after parsing; its depth is bounded, so walking and
+// freeing it may recurse.
 #pragma once
 
 #include <cstdint>
@@ -80,7 +81,8 @@ struct ParseLimits {
   std::uint32_t depth = 64;
 };
 
-/// Errors: invalid_argument with line:column; unsupported, naming the construct; resource_exhausted at a limit.
+/// Errors: invalid_argument with line:column; unsupported, naming the construct; resource_exhausted
+/// at a limit.
 Result<Template> parse(std::string_view text, const ParseLimits& limits);
 
 }  // namespace infos::text::jinja

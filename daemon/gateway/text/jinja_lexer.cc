@@ -15,7 +15,12 @@ bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name(char c) { return is_name_begin(c) || is_digit(c); }
-int hex(char c) { return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+int hex(char c) {
+  return is_digit(c)            ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
+}
 
 class Lexer {
  public:
@@ -29,7 +34,8 @@ class Lexer {
 
  private:
   Error error(std::size_t at, const std::string& what) const {
-    return {ErrorCode::invalid_argument, "chat template " + place_of(source_, static_cast<std::uint32_t>(at)) + ": " + what};
+    return {ErrorCode::invalid_argument,
+            "chat template " + place_of(source_, static_cast<std::uint32_t>(at)) + ": " + what};
   }
   bool here(std::string_view text) const { return source_.compare(at_, text.size(), text) == 0; }
   void push(Kind kind, std::string text, std::size_t offset) {
@@ -38,8 +44,11 @@ class Lexer {
 
   /// Position of the next "{{", "{%" or "{#", or the end.
   std::size_t next_tag() const {
-    for (std::size_t at = source_.find('{', at_); at != std::string_view::npos; at = source_.find('{', at + 1))
-      if (at + 1 < source_.size() && (source_[at + 1] == '{' || source_[at + 1] == '%' || source_[at + 1] == '#')) return at;
+    for (std::size_t at = source_.find('{', at_); at != std::string_view::npos;
+         at = source_.find('{', at + 1))
+      if (at + 1 < source_.size() &&
+          (source_[at + 1] == '{' || source_[at + 1] == '%' || source_[at + 1] == '#'))
+        return at;
     return source_.size();
   }
 
@@ -55,7 +64,9 @@ class Lexer {
         const std::size_t newline = text.rfind('\n');
         const std::size_t line = newline == std::string_view::npos ? 0 : newline + 1;
         const bool at_line_begin = newline != std::string_view::npos || line_starts_;
-        if (at_line_begin && std::all_of(text.begin() + static_cast<std::ptrdiff_t>(line), text.end(), is_space)) text = text.substr(0, line);
+        if (at_line_begin &&
+            std::all_of(text.begin() + static_cast<std::ptrdiff_t>(line), text.end(), is_space))
+          text = text.substr(0, line);
       }
     }
     if (!text.empty()) push(Kind::text, std::string(text), at_);
@@ -88,7 +99,8 @@ class Lexer {
 
   Status skip_comment(std::size_t begin) {
     const std::size_t close = source_.find("#}", at_);
-    if (close == std::string_view::npos) return error(begin, "the comment is not closed, want '#}'");
+    if (close == std::string_view::npos)
+      return error(begin, "the comment is not closed, want '#}'");
     const char sign = close > at_ ? source_[close - 1] : ' ';
     at_ = close + 2;
     after_tag(sign, '#');
@@ -98,7 +110,8 @@ class Lexer {
   bool is_raw_tag() const {
     std::size_t at = at_;
     while (at < source_.size() && is_space(source_[at])) ++at;
-    return source_.compare(at, 3, "raw") == 0 && at + 3 < source_.size() && !is_name(source_[at + 3]);
+    return source_.compare(at, 3, "raw") == 0 && at + 3 < source_.size() &&
+           !is_name(source_[at + 3]);
   }
 
   Status read_raw(std::size_t begin) {
@@ -107,7 +120,8 @@ class Lexer {
     const char open_sign = source_[open - 1];
     at_ = open + 2;
     after_tag(open_sign, '%');
-    for (std::size_t tag = source_.find("{%", at_); tag != std::string_view::npos; tag = source_.find("{%", tag + 2)) {
+    for (std::size_t tag = source_.find("{%", at_); tag != std::string_view::npos;
+         tag = source_.find("{%", tag + 2)) {
       std::size_t name = tag + 2;
       if (name < source_.size() && (source_[name] == '-' || source_[name] == '+')) ++name;
       while (name < source_.size() && is_space(source_[name])) ++name;
@@ -126,7 +140,9 @@ class Lexer {
     std::string brackets;  // '}}' closes the tag only outside of its own brackets
     while (true) {
       while (at_ < source_.size() && is_space(source_[at_])) ++at_;
-      if (at_ >= source_.size()) return error(begin, type == '{' ? "the tag is not closed, want '}}'" : "the tag is not closed, want '%}'");
+      if (at_ >= source_.size())
+        return error(begin, type == '{' ? "the tag is not closed, want '}}'"
+                                        : "the tag is not closed, want '%}'");
       const std::string_view close = type == '{' ? "}}" : "%}";
       const bool sign = source_[at_] == '-' || source_[at_] == '+';
       if (brackets.empty() && source_.compare(at_ + (sign ? 1 : 0), 2, close) == 0) {
@@ -150,8 +166,9 @@ class Lexer {
     }
     if (is_digit(c)) return read_number();
     if (c == '\'' || c == '"') return read_string();
-    static constexpr std::array<std::string_view, 24> kOperators = {"//", "**", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~",
-                                                                   "<", ">", "=", ".", ",", ":", "|", "(", ")", "[", "]", "{"};
+    static constexpr std::array<std::string_view, 24> kOperators = {
+        "//", "**", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~",
+        "<",  ">",  "=",  ".",  ",",  ":",  "|", "(", ")", "[", "]", "{"};
     for (const std::string_view op : kOperators) {
       if (!here(op)) continue;
       return read_operator(op, brackets);
@@ -165,7 +182,8 @@ class Lexer {
     if (op.size() == 1 && (c == '(' || c == '[' || c == '{')) {
       brackets.push_back(c == '(' ? ')' : c == '[' ? ']' : '}');
     } else if (op.size() == 1 && (c == ')' || c == ']' || c == '}')) {
-      if (brackets.empty() || brackets.back() != c) return error(at_, "'" + std::string(op) + "' closes nothing");
+      if (brackets.empty() || brackets.back() != c)
+        return error(at_, "'" + std::string(op) + "' closes nothing");
       brackets.pop_back();
     }
     push(Kind::op, std::string(op), at_);
@@ -226,14 +244,16 @@ class Lexer {
       return {};
     }
     const std::size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (digits == 0) {  // Python keeps escapes that it does not know; a line end continues the string
+    if (digits ==
+        0) {  // Python keeps escapes that it does not know; a line end continues the string
       if (c != '\n') out.append({'\\', c});
       return {};
     }
     char32_t code = 0;
     for (std::size_t i = 0; i < digits; ++i, ++at_) {
       const int digit = at_ < source_.size() ? hex(source_[at_]) : -1;
-      if (digit < 0) return error(begin, "the escape needs " + std::to_string(digits) + " hexadecimal digits");
+      if (digit < 0)
+        return error(begin, "the escape needs " + std::to_string(digits) + " hexadecimal digits");
       code = code * 16 + static_cast<char32_t>(digit);
     }
     append_utf8(out, code);
@@ -242,7 +262,8 @@ class Lexer {
 
   std::string_view source_;
   std::size_t at_ = 0;
-  bool line_starts_ = true;  ///< whether the position follows a newline that a tag swallowed, or begins the template
+  bool line_starts_ = true;  ///< whether the position follows a newline that a tag swallowed, or
+                             ///< begins the template
   std::vector<Token> tokens_;
 };
 

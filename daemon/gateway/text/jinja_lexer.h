@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a template into text and the tokens inside of its tags, with Jinja's white space control as chat templates expect it:
-// trim_blocks and lstrip_blocks on, one newline at the very end dropped. Pure; any thread.
+// Cuts a template into text and the tokens inside of its tags, with Jinja's white space control as
+// chat templates expect it: trim_blocks and lstrip_blocks on, one newline at the very end dropped.
+// Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ struct Token {
     name,
     integer,
     decimal,
-    string,        ///< `text` has its escapes resolved
-    op,            ///< `text` is the operator
+    string,  ///< `text` has its escapes resolved
+    op,      ///< `text` is the operator
     end,
   } kind = Kind::end;
   std::string text;

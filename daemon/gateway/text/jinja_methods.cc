@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The methods of strings, mappings, lists and loops that templates call, as Python has them. Letters outside of ASCII keep
-// their case.
+// The methods of strings, mappings, lists and loops that templates call, as Python has them.
+// Letters outside of ASCII keep their case.
 #include <algorithm>
 
 #include "daemon/gateway/text/jinja_runtime.h"
@@ -10,7 +10,9 @@ namespace infos::text::jinja {
 namespace {
 
 Error no_method(const Value& value, std::string_view name, std::string_view known) {
-  return {ErrorCode::unsupported, std::string(value.kind()) + " has no method '" + std::string(name.substr(0, 40)) + "'; supported: " + std::string(known)};
+  return {ErrorCode::unsupported, std::string(value.kind()) + " has no method '" +
+                                      std::string(name.substr(0, 40)) +
+                                      "'; supported: " + std::string(known)};
 }
 
 Value text_value(std::string_view text) { return Value::string(std::string(text)); }
@@ -25,7 +27,9 @@ Result<Value> strip(std::string_view text, Side side, const Arguments& arguments
 Result<Value> affix(std::string_view text, std::string_view name, const Arguments& arguments) {
   const auto bound = INFOS_TRY(arguments.bind(name, {"what"}));
   if (!bound[0]) return Error{ErrorCode::invalid_argument, std::string(name) + " wants a string"};
-  const auto fits = [&](std::string_view what) { return name == "startswith" ? text.starts_with(what) : text.ends_with(what); };
+  const auto fits = [&](std::string_view what) {
+    return name == "startswith" ? text.starts_with(what) : text.ends_with(what);
+  };
   if (const List* list = bound[0]->list()) {
     for (const Value& item : list->items)
       if (fits(INFOS_TRY(want_text(name, item)))) return Value::boolean(true);
@@ -34,18 +38,22 @@ Result<Value> affix(std::string_view text, std::string_view name, const Argument
   return Value::boolean(fits(INFOS_TRY(want_text(name, *bound[0]))));
 }
 
-Result<Value> split(Budget& budget, std::string_view text, std::string_view name, const Arguments& arguments) {
+Result<Value> split(Budget& budget, std::string_view text, std::string_view name,
+                    const Arguments& arguments) {
   const auto bound = INFOS_TRY(arguments.bind(name, {"sep", "maxsplit"}));
   const std::int64_t limit = bound[1] ? INFOS_TRY(want_integer(name, *bound[1])) : -1;
   INFOS_TRY(budget.charge(text.size() / 8));
   std::vector<std::string_view> parts;
   if (!bound[0] || bound[0]->is_none()) {
-    if (name == "rsplit" && limit >= 0) return Error{ErrorCode::unsupported, "rsplit with maxsplit wants a separator"};
+    if (name == "rsplit" && limit >= 0)
+      return Error{ErrorCode::unsupported, "rsplit with maxsplit wants a separator"};
     parts = split_at_space(text, limit);
   } else {
     const std::string_view separator = INFOS_TRY(want_text(name, *bound[0]));
-    if (separator.empty()) return Error{ErrorCode::invalid_argument, std::string(name) + ": the separator is empty"};
-    parts = name == "split" ? split_at(text, separator, limit) : split_at_from_right(text, separator, limit);
+    if (separator.empty())
+      return Error{ErrorCode::invalid_argument, std::string(name) + ": the separator is empty"};
+    parts = name == "split" ? split_at(text, separator, limit)
+                            : split_at_from_right(text, separator, limit);
   }
   INFOS_TRY(budget.charge(parts.size()));
   std::vector<Value> out;
@@ -58,8 +66,11 @@ Result<Value> find(std::string_view text, std::string_view name, const Arguments
   const std::string_view what = INFOS_TRY(want_text(name, bound[0] ? *bound[0] : Value()));
   if (name == "count") {
     std::int64_t n = 0;
-    if (what.empty()) return Value::integer(static_cast<std::int64_t>(characters_of(text).size()) + 1);
-    for (std::size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size())) ++n;
+    if (what.empty())
+      return Value::integer(static_cast<std::int64_t>(characters_of(text).size()) + 1);
+    for (std::size_t at = text.find(what); at != std::string_view::npos;
+         at = text.find(what, at + what.size()))
+      ++n;
     return Value::integer(n);
   }
   const std::size_t at = name == "find" ? text.find(what) : text.rfind(what);
@@ -67,7 +78,8 @@ Result<Value> find(std::string_view text, std::string_view name, const Arguments
   return Value::integer(static_cast<std::int64_t>(characters_of(text.substr(0, at)).size()));
 }
 
-Result<Value> remove_affix(std::string_view text, std::string_view name, const Arguments& arguments) {
+Result<Value> remove_affix(std::string_view text, std::string_view name,
+                           const Arguments& arguments) {
   const auto bound = INFOS_TRY(arguments.bind(name, {"what"}));
   const std::string_view what = INFOS_TRY(want_text(name, bound[0] ? *bound[0] : Value()));
   if (name == "removeprefix" && text.starts_with(what)) text.remove_prefix(what.size());
@@ -97,9 +109,11 @@ bool all_characters(std::string_view text, std::string_view name) {
   });
 }
 
-Result<Value> string_method(Budget& budget, const Value& value, std::string_view name, const Arguments& arguments) {
+Result<Value> string_method(Budget& budget, const Value& value, std::string_view name,
+                            const Arguments& arguments) {
   constexpr std::string_view kKnown =
-      "strip, lstrip, rstrip, startswith, endswith, split, rsplit, splitlines, upper, lower, title, capitalize, replace, join, "
+      "strip, lstrip, rstrip, startswith, endswith, split, rsplit, splitlines, upper, lower, "
+      "title, capitalize, replace, join, "
       "find, rfind, count, removeprefix, removesuffix, isdigit, isalpha, isalnum, isspace";
   const std::string_view text = *value.text();
   INFOS_TRY(budget.charge_text(text.size()));
@@ -111,7 +125,8 @@ Result<Value> string_method(Budget& budget, const Value& value, std::string_view
   if (name == "splitlines") return lines(text, arguments);
   if (name == "find" || name == "rfind" || name == "count") return find(text, name, arguments);
   if (name == "removeprefix" || name == "removesuffix") return remove_affix(text, name, arguments);
-  if (name == "upper" || name == "lower" || name == "title" || name == "capitalize" || name == "replace")
+  if (name == "upper" || name == "lower" || name == "title" || name == "capitalize" ||
+      name == "replace")
     return apply_filter(budget, name, value, arguments);
   if (name == "join") {
     const auto bound = INFOS_TRY(arguments.bind(name, {"items"}));
@@ -126,14 +141,16 @@ Result<Value> string_method(Budget& budget, const Value& value, std::string_view
   return no_method(value, name, kKnown);
 }
 
-Result<Value> dict_method(Budget& budget, const Value& value, std::string_view name, const Arguments& arguments) {
+Result<Value> dict_method(Budget& budget, const Value& value, std::string_view name,
+                          const Arguments& arguments) {
   const Dict& dict = *value.dict();
   if (name == "get") {
     const auto bound = INFOS_TRY(arguments.bind(name, {"key", "default"}));
     const Value* found = bound[0] && bound[0]->text() ? dict.find(*bound[0]->text()) : nullptr;
     return found ? *found : bound[1] ? *bound[1] : Value();
   }
-  if (name != "items" && name != "keys" && name != "values") return no_method(value, name, "get, items, keys, values");
+  if (name != "items" && name != "keys" && name != "values")
+    return no_method(value, name, "get, items, keys, values");
   INFOS_TRY(arguments.bind(name, {}));
   INFOS_TRY(budget.charge(dict.items.size()));
   std::vector<Value> out;
@@ -148,7 +165,8 @@ Result<Value> dict_method(Budget& budget, const Value& value, std::string_view n
 }
 
 Result<Value> list_method(const Value& value, std::string_view name, const Arguments& arguments) {
-  if (name != "index" && name != "count") return no_method(value, name, "index, count (lists cannot be changed here)");
+  if (name != "index" && name != "count")
+    return no_method(value, name, "index, count (lists cannot be changed here)");
   const auto bound = INFOS_TRY(arguments.bind(name, {"item"}));
   const Value wanted = bound[0] ? *bound[0] : Value();
   const auto& items = value.list()->items;
@@ -158,13 +176,15 @@ Result<Value> list_method(const Value& value, std::string_view name, const Argum
     if (name == "index") return Value::integer(static_cast<std::int64_t>(i));
     ++n;
   }
-  if (name == "index") return Error{ErrorCode::invalid_argument, "index: the item is not in the list"};
+  if (name == "index")
+    return Error{ErrorCode::invalid_argument, "index: the item is not in the list"};
   return Value::integer(n);
 }
 
 }  // namespace
 
-Result<Value> call_method(Budget& budget, const Value& value, std::string_view name, const Arguments& arguments) {
+Result<Value> call_method(Budget& budget, const Value& value, std::string_view name,
+                          const Arguments& arguments) {
   if (value.is_undefined()) return undefined_error(value);
   if (value.text()) return string_method(budget, value, name, arguments);
   if (value.dict()) return dict_method(budget, value, name, arguments);
@@ -172,7 +192,8 @@ Result<Value> call_method(Budget& budget, const Value& value, std::string_view n
     INFOS_TRY(budget.charge(weight_of(value) / 16));
     return list_method(value, name, arguments);
   }
-  if (const auto* loop = value.as<std::shared_ptr<const Loop>>(); loop && name == "cycle" && !arguments.positional.empty())
+  if (const auto* loop = value.as<std::shared_ptr<const Loop>>();
+      loop && name == "cycle" && !arguments.positional.empty())
     return arguments.positional[(*loop)->index % arguments.positional.size()];
   return no_method(value, name, "none that a template may call");
 }

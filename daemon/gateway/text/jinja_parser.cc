@@ -6,7 +6,9 @@
 
 namespace infos::text::jinja {
 
-const Token& TokenStream::peek(std::size_t ahead) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+const Token& TokenStream::peek(std::size_t ahead) const {
+  return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+}
 
 Token TokenStream::take() {
   Token token = peek();
@@ -36,26 +38,35 @@ Status TokenStream::expect_op(std::string_view op) {
 }
 Status TokenStream::expect_name(std::string_view name) {
   if (accept_name(name)) return {};
-  return error(ErrorCode::invalid_argument, "found " + seen() + ", want '" + std::string(name) + "'");
+  return error(ErrorCode::invalid_argument,
+               "found " + seen() + ", want '" + std::string(name) + "'");
 }
 Result<std::string> TokenStream::take_name(std::string_view what) {
   if (is(Token::Kind::name)) return take().text;
   return error(ErrorCode::invalid_argument, "found " + seen() + ", want " + std::string(what));
 }
 
-Error TokenStream::error_at(std::uint32_t offset, ErrorCode code, const std::string& message) const {
+Error TokenStream::error_at(std::uint32_t offset, ErrorCode code,
+                            const std::string& message) const {
   return {code, "chat template " + place_of(source_, offset) + ": " + message};
 }
 
 std::string TokenStream::seen() const {
   switch (peek().kind) {
-    case Token::Kind::text: return "text";
-    case Token::Kind::output_begin: return "'{{'";
-    case Token::Kind::output_end: return "'}}'";
-    case Token::Kind::block_begin: return "'{%'";
-    case Token::Kind::block_end: return "'%}'";
-    case Token::Kind::end: return "the end of the template";
-    default: return "'" + peek().text.substr(0, 40) + "'";
+    case Token::Kind::text:
+      return "text";
+    case Token::Kind::output_begin:
+      return "'{{'";
+    case Token::Kind::output_end:
+      return "'}}'";
+    case Token::Kind::block_begin:
+      return "'{%'";
+    case Token::Kind::block_end:
+      return "'%}'";
+    case Token::Kind::end:
+      return "the end of the template";
+    default:
+      return "'" + peek().text.substr(0, 40) + "'";
   }
 }
 
@@ -70,15 +81,18 @@ ExpressionPtr ExpressionParser::make(Kind kind, std::uint32_t offset, std::strin
 Result<ExpressionPtr> ExpressionParser::finish(ExpressionPtr node) {
   for (const auto& part : node->parts)
     if (part) node->depth = std::max(node->depth, part->depth + 1);
-  for (const auto& argument : node->arguments) node->depth = std::max(node->depth, argument.value->depth + 1);
+  for (const auto& argument : node->arguments)
+    node->depth = std::max(node->depth, argument.value->depth + 1);
   // Chains (a + b + c, x.y.z) nest without brackets: they may be four times as deep.
   if (node->depth > depth_max_ * 4)
-    return tokens_.error_at(node->offset, ErrorCode::resource_exhausted,
-                            "the expression is nested deeper than " + std::to_string(depth_max_ * 4));
+    return tokens_.error_at(
+        node->offset, ErrorCode::resource_exhausted,
+        "the expression is nested deeper than " + std::to_string(depth_max_ * 4));
   return node;
 }
 
-Result<ExpressionPtr> ExpressionParser::binary(std::uint32_t offset, std::string op, ExpressionPtr left, ExpressionPtr right) {
+Result<ExpressionPtr> ExpressionParser::binary(std::uint32_t offset, std::string op,
+                                               ExpressionPtr left, ExpressionPtr right) {
   ExpressionPtr node = make(Kind::binary, offset, std::move(op));
   node->parts.push_back(std::move(left));
   node->parts.push_back(std::move(right));
@@ -102,7 +116,8 @@ Result<ExpressionPtr> ExpressionParser::parse_without_choice() { return parse_or
 
 Result<ExpressionPtr> ExpressionParser::parse_choice() {
   if (++level_ > depth_max_)
-    return tokens_.error(ErrorCode::resource_exhausted, "brackets are nested deeper than " + std::to_string(depth_max_));
+    return tokens_.error(ErrorCode::resource_exhausted,
+                         "brackets are nested deeper than " + std::to_string(depth_max_));
   ExpressionPtr value = INFOS_TRY(parse_or());
   while (tokens_.is_name("if")) {
     ExpressionPtr node = make(Kind::choice, tokens_.take().offset);
@@ -170,7 +185,8 @@ Result<ExpressionPtr> ExpressionParser::parse_sum() {
   ExpressionPtr left = INFOS_TRY(parse_concat());
   while (tokens_.is_op("+") || tokens_.is_op("-")) {
     Token op = tokens_.take();
-    left = INFOS_TRY(binary(op.offset, std::move(op.text), std::move(left), INFOS_TRY(parse_concat())));
+    left = INFOS_TRY(
+        binary(op.offset, std::move(op.text), std::move(left), INFOS_TRY(parse_concat())));
   }
   return left;
 }
@@ -188,7 +204,8 @@ Result<ExpressionPtr> ExpressionParser::parse_product() {
   ExpressionPtr left = INFOS_TRY(parse_power());
   while (tokens_.is_op("*") || tokens_.is_op("/") || tokens_.is_op("//") || tokens_.is_op("%")) {
     Token op = tokens_.take();
-    left = INFOS_TRY(binary(op.offset, std::move(op.text), std::move(left), INFOS_TRY(parse_power())));
+    left =
+        INFOS_TRY(binary(op.offset, std::move(op.text), std::move(left), INFOS_TRY(parse_power())));
   }
   return left;
 }
@@ -211,7 +228,8 @@ Result<ExpressionPtr> ExpressionParser::parse_unary(Filters filters) {
     node->parts.push_back(std::move(value));
     value = INFOS_TRY(finish(std::move(node)));
   }
-  return filters == Filters::yes ? parse_filters_and_tests(std::move(value)) : Result<ExpressionPtr>(std::move(value));
+  return filters == Filters::yes ? parse_filters_and_tests(std::move(value))
+                                 : Result<ExpressionPtr>(std::move(value));
 }
 
 Result<ExpressionPtr> ExpressionParser::parse_primary() {
@@ -232,14 +250,16 @@ Result<ExpressionPtr> ExpressionParser::parse_primary() {
   if (next.kind == Token::Kind::string) {
     ExpressionPtr node = make(Kind::constant, next.offset);
     std::string text;
-    while (tokens_.is(Token::Kind::string)) text += tokens_.take().text;  // neighbours join, as in Python
+    while (tokens_.is(Token::Kind::string))
+      text += tokens_.take().text;  // neighbours join, as in Python
     node->constant = Value::string(std::move(text));
     return node;
   }
   if (next.kind == Token::Kind::integer || next.kind == Token::Kind::decimal) return parse_number();
   if (tokens_.is_op("(") || tokens_.is_op("[")) return parse_brackets();
   if (tokens_.is_op("{")) return parse_dict();
-  return tokens_.error(ErrorCode::invalid_argument, "found " + tokens_.seen() + ", want an expression");
+  return tokens_.error(ErrorCode::invalid_argument,
+                       "found " + tokens_.seen() + ", want an expression");
 }
 
 Result<ExpressionPtr> ExpressionParser::parse_number() {
@@ -256,7 +276,9 @@ Result<ExpressionPtr> ExpressionParser::parse_number() {
     code = std::from_chars(token.text.data(), end, value).ec;
     node->constant = Value::of(value);
   }
-  if (code != std::errc{}) return tokens_.error_at(token.offset, ErrorCode::invalid_argument, "the number " + token.text + " is out of range");
+  if (code != std::errc{})
+    return tokens_.error_at(token.offset, ErrorCode::invalid_argument,
+                            "the number " + token.text + " is out of range");
   return node;
 }
 
@@ -323,7 +345,8 @@ Result<ExpressionPtr> ExpressionParser::parse_subscript(ExpressionPtr base) {
   bounds.push_back(tokens_.is_op(":") ? nullptr : INFOS_TRY(parse_choice()));
   while (colons < 2 && tokens_.accept_op(":")) {
     ++colons;
-    bounds.push_back(tokens_.is_op(":") || tokens_.is_op("]") ? nullptr : INFOS_TRY(parse_choice()));
+    bounds.push_back(tokens_.is_op(":") || tokens_.is_op("]") ? nullptr
+                                                              : INFOS_TRY(parse_choice()));
   }
   INFOS_TRY(tokens_.expect_op("]"));
   if (colons > 0) {
@@ -338,13 +361,15 @@ Result<std::vector<Argument>> ExpressionParser::parse_arguments() {
   std::vector<Argument> out;
   while (!tokens_.is_op(")")) {
     if (tokens_.is_op("*") || tokens_.is_op("**"))
-      return tokens_.error(ErrorCode::unsupported, "'" + tokens_.peek().text + "' before an argument is not supported");
+      return tokens_.error(ErrorCode::unsupported,
+                           "'" + tokens_.peek().text + "' before an argument is not supported");
     Argument argument;
     if (tokens_.is(Token::Kind::name) && tokens_.is_op("=", 1)) {
       argument.name = tokens_.take().text;
       tokens_.take();
     } else if (!out.empty() && !out.back().name.empty()) {
-      return tokens_.error(ErrorCode::invalid_argument, "an argument by position follows one by name");
+      return tokens_.error(ErrorCode::invalid_argument,
+                           "an argument by position follows one by name");
     }
     argument.value = INFOS_TRY(parse_choice());
     out.push_back(std::move(argument));
@@ -358,7 +383,8 @@ Result<ExpressionPtr> ExpressionParser::parse_filters_and_tests(ExpressionPtr ba
   while (true) {
     const std::uint32_t offset = tokens_.peek().offset;
     if (tokens_.accept_op("|")) {
-      ExpressionPtr node = make(Kind::filter, offset, INFOS_TRY(tokens_.take_name("the name of a filter")));
+      ExpressionPtr node =
+          make(Kind::filter, offset, INFOS_TRY(tokens_.take_name("the name of a filter")));
       if (tokens_.accept_op("(")) node->arguments = INFOS_TRY(parse_arguments());
       node->parts.push_back(std::move(base));
       base = INFOS_TRY(finish(std::move(node)));
@@ -380,10 +406,12 @@ Result<ExpressionPtr> ExpressionParser::parse_test(ExpressionPtr base, std::uint
   }
   node->parts.push_back(std::move(base));
   const Token& next = tokens_.peek();
-  const bool value_begins = next.kind == Token::Kind::string || next.kind == Token::Kind::integer || next.kind == Token::Kind::decimal ||
-                            tokens_.is_op("[") || tokens_.is_op("{") ||
-                            (next.kind == Token::Kind::name && next.text != "else" && next.text != "or" && next.text != "and" &&
-                             next.text != "is" && next.text != "if" && next.text != "not" && next.text != "in" && next.text != "recursive");
+  const bool value_begins =
+      next.kind == Token::Kind::string || next.kind == Token::Kind::integer ||
+      next.kind == Token::Kind::decimal || tokens_.is_op("[") || tokens_.is_op("{") ||
+      (next.kind == Token::Kind::name && next.text != "else" && next.text != "or" &&
+       next.text != "and" && next.text != "is" && next.text != "if" && next.text != "not" &&
+       next.text != "in" && next.text != "recursive");
   if (tokens_.accept_op("(")) {
     node->arguments = INFOS_TRY(parse_arguments());
   } else if (value_begins) {

@@ -14,7 +14,8 @@ namespace infos::text::jinja {
 /// The tokens and the place in them, with complaints that say where.
 class TokenStream {
  public:
-  TokenStream(std::string_view source, std::vector<Token> tokens) : source_(source), tokens_(std::move(tokens)) {}
+  TokenStream(std::string_view source, std::vector<Token> tokens)
+      : source_(source), tokens_(std::move(tokens)) {}
   const Token& peek(std::size_t ahead = 0) const;
   Token take();
   bool is(Token::Kind kind) const { return peek().kind == kind; }
@@ -26,7 +27,9 @@ class TokenStream {
   Status expect_op(std::string_view op);
   Status expect_name(std::string_view name);
   Result<std::string> take_name(std::string_view what);
-  Error error(ErrorCode code, const std::string& message) const { return error_at(peek().offset, code, message); }
+  Error error(ErrorCode code, const std::string& message) const {
+    return error_at(peek().offset, code, message);
+  }
   Error error_at(std::uint32_t offset, ErrorCode code, const std::string& message) const;
   /// What is next, for messages.
   std::string seen() const;
@@ -39,7 +42,8 @@ class TokenStream {
 
 class ExpressionParser {
  public:
-  ExpressionParser(TokenStream& tokens, std::uint32_t depth_max) : tokens_(tokens), depth_max_(depth_max) {}
+  ExpressionParser(TokenStream& tokens, std::uint32_t depth_max)
+      : tokens_(tokens), depth_max_(depth_max) {}
   /// A whole expression; `a, b` without brackets is a list where `commas` allows it.
   enum class Commas { no, yes };
   Result<ExpressionPtr> parse(Commas commas);
@@ -72,7 +76,8 @@ class ExpressionParser {
   /// Sets depth; errors when the tree grows too deep.
   Result<ExpressionPtr> finish(ExpressionPtr node);
   ExpressionPtr make(Kind kind, std::uint32_t offset, std::string text = "");
-  Result<ExpressionPtr> binary(std::uint32_t offset, std::string op, ExpressionPtr left, ExpressionPtr right);
+  Result<ExpressionPtr> binary(std::uint32_t offset, std::string op, ExpressionPtr left,
+                               ExpressionPtr right);
 
   TokenStream& tokens_;
   std::uint32_t depth_max_;

@@ -10,9 +10,9 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr std::int64_t kRangeMax = 100'000;
-constexpr std::string_view kFunctions = "range, namespace, dict, raise_exception";
-constexpr std::uint32_t kCallsPerDepth = 4;  // nested evaluations for each level of ChatTemplateLimits::depth; one takes up to 8 KiB of stack
+constexpr std::uint32_t kCallsPerDepth =
+    4;  // nested evaluations for each level of ChatTemplateLimits::depth; one takes up to 8 KiB of
+        // stack
 
 Error invalid(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
@@ -48,13 +48,17 @@ class Renderer {
   };
 
   Error placed(Error error, std::uint32_t offset) const {
-    if (error.message.starts_with("chat template ")) return error;  // the innermost place is the best
-    return {error.code, "chat template " + place_of(template_.source, offset) + ": " + error.message};
+    if (error.message.starts_with("chat template "))
+      return error;  // the innermost place is the best
+    return {error.code,
+            "chat template " + place_of(template_.source, offset) + ": " + error.message};
   }
 
   Status enter() {
     if (level_ > limits_.depth * kCallsPerDepth)
-      return Error{ErrorCode::resource_exhausted, "the template nests deeper than " + std::to_string(limits_.depth * kCallsPerDepth)};
+      return Error{
+          ErrorCode::resource_exhausted,
+          "the template nests deeper than " + std::to_string(limits_.depth * kCallsPerDepth)};
     return budget_.charge(1);
   }
 
@@ -86,7 +90,8 @@ class Renderer {
     }
     const auto items = INFOS_TRY(iterate(budget_, value));
     if (items->items.size() != targets.size())
-      return invalid("found " + std::to_string(items->items.size()) + " values for " + std::to_string(targets.size()) + " variables");
+      return invalid("found " + std::to_string(items->items.size()) + " values for " +
+                     std::to_string(targets.size()) + " variables");
     for (std::size_t i = 0; i < targets.size(); ++i) assign(targets[i], items->items[i]);
     return {};
   }
@@ -94,7 +99,8 @@ class Renderer {
   // ---- statements
   Status put(std::string_view text) {
     if (text.size() > limits_.output_bytes - std::min(out_->size(), limits_.output_bytes))
-      return Error{ErrorCode::resource_exhausted, "the output has more than " + std::to_string(limits_.output_bytes) + " bytes"};
+      return Error{ErrorCode::resource_exhausted,
+                   "the output has more than " + std::to_string(limits_.output_bytes) + " bytes"};
     INFOS_TRY(budget_.charge_text(text.size()));
     out_->append(text);
     return {};
@@ -113,49 +119,58 @@ class Renderer {
     const Level level(level_);
     INFOS_TRY(enter());
     switch (statement.kind) {
-      case Statement::Kind::text: INFOS_TRY(put(statement.text)); break;
+      case Statement::Kind::text:
+        INFOS_TRY(put(statement.text));
+        break;
       case Statement::Kind::output: {
         const Value value = INFOS_TRY(evaluate(*statement.value));
         INFOS_TRY(budget_.charge(weight_of(value)));
         INFOS_TRY(put(to_text(value)));
         break;
       }
-      case Statement::Kind::branch: return run_branch(statement);
-      case Statement::Kind::loop: return run_loop(statement);
-      case Statement::Kind::set: INFOS_TRY(unpack(statement.targets, INFOS_TRY(evaluate(*statement.value)))); break;
-      case Statement::Kind::set_attribute: INFOS_TRY(set_attribute(statement)); break;
+      case Statement::Kind::branch:
+        return run_branch(statement);
+      case Statement::Kind::loop:
+        return run_loop(statement);
+      case Statement::Kind::set:
+        INFOS_TRY(unpack(statement.targets, INFOS_TRY(evaluate(*statement.value))));
+        break;
+      case Statement::Kind::set_attribute:
+        INFOS_TRY(set_attribute(statement));
+        break;
       case Statement::Kind::set_block: {
         std::string text = INFOS_TRY(capture(statement.blocks[0]));
         assign(statement.targets[0], Value::string(std::move(text)));
         break;
       }
-      case Statement::Kind::macro: assign(statement.text, Value::of(&statement)); break;
-      case Statement::Kind::leave: return Flow::leave;
-      case Statement::Kind::next: return Flow::next;
+      case Statement::Kind::macro:
+        assign(statement.text, Value::of(&statement));
+        break;
+      case Statement::Kind::leave:
+        return Flow::leave;
+      case Statement::Kind::next:
+        return Flow::next;
     }
     return Flow::normal;
   }
 
   Result<Flow> run_branch(const Statement& statement) {
     for (std::size_t i = 0; i < statement.conditions.size(); ++i)
-      if (INFOS_TRY(evaluate(*statement.conditions[i])).truthy()) return run_block(statement.blocks[i]);
-    return statement.blocks.size() > statement.conditions.size() ? run_block(statement.blocks.back()) : Flow::normal;
+      if (INFOS_TRY(evaluate(*statement.conditions[i])).truthy())
+        return run_block(statement.blocks[i]);
+    return statement.blocks.size() > statement.conditions.size()
+               ? run_block(statement.blocks.back())
+               : Flow::normal;
   }
 
   Status set_attribute(const Statement& statement) {
     const Value value = INFOS_TRY(evaluate(*statement.value));
     const Value* target = look_up(statement.targets[0]);
     const auto* space = target ? target->as<std::shared_ptr<Namespace>>() : nullptr;
-    if (!space) return invalid("'" + statement.targets[0] + "' is no namespace, so its attributes cannot be set");
+    if (!space)
+      return invalid("'" + statement.targets[0] +
+                     "' is no namespace, so its attributes cannot be set");
     return keep_in_namespace(**space, statement.targets[1], value);
-  }
-
-  /// A namespace in a namespace could contain itself and never be freed.
-  static Status keep_in_namespace(Namespace& space, const std::string& name, const Value& value) {
-    if (value.as<std::shared_ptr<Namespace>>() || value.as<std::shared_ptr<const Loop>>())
-      return Error{ErrorCode::unsupported, std::string(value.kind()) + " cannot be kept in a namespace"};
-    space.values[name] = value;
-    return {};
   }
 
   Result<std::string> capture(const Block& block) {
@@ -183,7 +198,8 @@ class Renderer {
 
   Result<Flow> run_loop(const Statement& statement) {
     const auto items = INFOS_TRY(items_of_loop(statement));
-    if (items->items.empty()) return statement.blocks.size() > 1 ? run_block(statement.blocks[1]) : Flow::normal;
+    if (items->items.empty())
+      return statement.blocks.size() > 1 ? run_block(statement.blocks[1]) : Flow::normal;
     frames_.emplace_back();
     ++loops_;
     for (std::size_t i = 0; i < items->items.size(); ++i) {
@@ -210,23 +226,36 @@ class Renderer {
 
   Result<Value> evaluate_kind(const Expression& e) {
     switch (e.kind) {
-      case Kind::constant: return e.constant;
+      case Kind::constant:
+        return e.constant;
       case Kind::name: {
         const Value* found = look_up(e.text);
         return found ? *found : Value::undefined(e.text);
       }
-      case Kind::list: return make_list(INFOS_TRY(evaluate_all(e.parts)));
-      case Kind::dict: return evaluate_dict(e);
-      case Kind::attribute: return attribute_of(INFOS_TRY(evaluate(*e.parts[0])), e.text);
-      case Kind::subscript: return item_of(INFOS_TRY(evaluate(*e.parts[0])), INFOS_TRY(evaluate(*e.parts[1])));
-      case Kind::slice: return evaluate_slice(e);
-      case Kind::call: return evaluate_call(e);
-      case Kind::filter: return evaluate_filter(e);
-      case Kind::test: return evaluate_test(e);
-      case Kind::unary: return evaluate_unary(e);
-      case Kind::binary: return evaluate_binary(e);
-      case Kind::concat: return evaluate_concat(e);
-      case Kind::compare: return evaluate_compare(e);
+      case Kind::list:
+        return make_list(INFOS_TRY(evaluate_all(e.parts)));
+      case Kind::dict:
+        return evaluate_dict(e);
+      case Kind::attribute:
+        return attribute_of(INFOS_TRY(evaluate(*e.parts[0])), e.text);
+      case Kind::subscript:
+        return item_of(INFOS_TRY(evaluate(*e.parts[0])), INFOS_TRY(evaluate(*e.parts[1])));
+      case Kind::slice:
+        return evaluate_slice(e);
+      case Kind::call:
+        return evaluate_call(e);
+      case Kind::filter:
+        return evaluate_filter(e);
+      case Kind::test:
+        return evaluate_test(e);
+      case Kind::unary:
+        return evaluate_unary(e);
+      case Kind::binary:
+        return evaluate_binary(e);
+      case Kind::concat:
+        return evaluate_concat(e);
+      case Kind::compare:
+        return evaluate_compare(e);
       case Kind::choice:
         if (INFOS_TRY(evaluate(*e.parts[1])).truthy()) return evaluate(*e.parts[0]);
         return e.parts[2] ? evaluate(*e.parts[2]) : Value::undefined("the value without else");
@@ -244,14 +273,19 @@ class Renderer {
     std::vector<std::pair<std::string, Value>> items;
     for (std::size_t i = 0; i < e.parts.size(); i += 2) {
       const Value key = INFOS_TRY(evaluate(*e.parts[i]));
-      if (!key.text()) return Error{ErrorCode::unsupported, std::string("the key of a mapping must be a string here, found ") + key.kind()};
+      if (!key.text())
+        return Error{
+            ErrorCode::unsupported,
+            std::string("the key of a mapping must be a string here, found ") + key.kind()};
       items.emplace_back(*key.text(), INFOS_TRY(evaluate(*e.parts[i + 1])));
     }
     return make_dict(std::move(items));
   }
 
   Result<Value> evaluate_slice(const Expression& e) {
-    const auto bound = [&](std::size_t i) -> Result<Value> { return e.parts[i] ? evaluate(*e.parts[i]) : Value::undefined("bound"); };
+    const auto bound = [&](std::size_t i) -> Result<Value> {
+      return e.parts[i] ? evaluate(*e.parts[i]) : Value::undefined("bound");
+    };
     const Value value = INFOS_TRY(evaluate(*e.parts[0]));
     const Value begin = INFOS_TRY(bound(1)), end = INFOS_TRY(bound(2)), step = INFOS_TRY(bound(3));
     return slice(budget_, value, begin, end, step);
@@ -280,7 +314,8 @@ class Renderer {
     const Value value = INFOS_TRY(evaluate(*e.parts[0]));
     const Arguments arguments = INFOS_TRY(evaluate_arguments(e.arguments));
     if (!e.arguments.empty()) INFOS_TRY(budget_.charge(weight_of(value) / 16));
-    if (e.text == "defined" && e.parts[0]->kind == Kind::name && is_function(e.parts[0]->text)) return Value::boolean(true);
+    if (e.text == "defined" && e.parts[0]->kind == Kind::name && is_function(e.parts[0]->text))
+      return Value::boolean(true);
     return Value::boolean(INFOS_TRY(apply_test(e.text, value, arguments)));
   }
 
@@ -292,8 +327,10 @@ class Renderer {
 
   Result<Value> evaluate_binary(const Expression& e) {
     Value left = INFOS_TRY(evaluate(*e.parts[0]));
-    if (e.text == "and") return left.truthy() ? evaluate(*e.parts[1]) : Result<Value>(std::move(left));
-    if (e.text == "or") return left.truthy() ? Result<Value>(std::move(left)) : evaluate(*e.parts[1]);
+    if (e.text == "and")
+      return left.truthy() ? evaluate(*e.parts[1]) : Result<Value>(std::move(left));
+    if (e.text == "or")
+      return left.truthy() ? Result<Value>(std::move(left)) : evaluate(*e.parts[1]);
     const Value right = INFOS_TRY(evaluate(*e.parts[1]));
     return arithmetic(budget_, e.text, left, right);
   }
@@ -305,7 +342,9 @@ class Renderer {
       INFOS_TRY(budget_.charge(weight_of(value)));
       const std::string text = to_text(value);
       if (out.size() + text.size() > limits_.output_bytes)
-        return Error{ErrorCode::resource_exhausted, "a text would have more than " + std::to_string(limits_.output_bytes) + " bytes"};
+        return Error{
+            ErrorCode::resource_exhausted,
+            "a text would have more than " + std::to_string(limits_.output_bytes) + " bytes"};
       out += text;
     }
     return Value::string(std::move(out));
@@ -336,10 +375,6 @@ class Renderer {
   }
 
   // ---- calls
-  static bool is_function(std::string_view name) {
-    return name == "range" || name == "namespace" || name == "dict" || name == "raise_exception";
-  }
-
   Result<Value> evaluate_call(const Expression& e) {
     const Expression& callee = *e.parts[0];
     if (callee.kind == Kind::attribute) {
@@ -347,22 +382,26 @@ class Renderer {
       const Arguments arguments = INFOS_TRY(evaluate_arguments(e.arguments));
       return call_method(budget_, object, callee.text, arguments);
     }
-    if (callee.kind != Kind::name) return Error{ErrorCode::unsupported, "only names and methods can be called"};
+    if (callee.kind != Kind::name)
+      return Error{ErrorCode::unsupported, "only names and methods can be called"};
     const Arguments arguments = INFOS_TRY(evaluate_arguments(e.arguments));
     if (const Value* found = look_up(callee.text)) {
       const auto* macro = found->as<const Statement*>();
-      if (!macro) return invalid("'" + callee.text + "' is " + found->kind() + " and cannot be called");
+      if (!macro)
+        return invalid("'" + callee.text + "' is " + found->kind() + " and cannot be called");
       return call_macro(**macro, arguments);
     }
-    return call_function(callee.text, arguments);
+    return call_function(budget_, callee.text, arguments);
   }
 
   Result<Value> call_macro(const Statement& macro, const Arguments& arguments) {
     if (arguments.positional.size() > macro.parameters.size())
-      return invalid("the macro '" + macro.text + "' takes at most " + std::to_string(macro.parameters.size()) + " arguments");
-    for (const auto& [name, value] : arguments.named) {
-      const auto is_it = [&](const Argument& p) { return p.name == name; };
-      if (std::none_of(macro.parameters.begin(), macro.parameters.end(), is_it)) return invalid("the macro '" + macro.text + "' has no parameter '" + name + "'");
+      return invalid("the macro '" + macro.text + "' takes at most " +
+                     std::to_string(macro.parameters.size()) + " arguments");
+    for (const auto& named : arguments.named) {
+      const auto is_it = [&](const Argument& parameter) { return parameter.name == named.first; };
+      if (std::none_of(macro.parameters.begin(), macro.parameters.end(), is_it))
+        return invalid("the macro '" + macro.text + "' has no parameter '" + named.first + "'");
     }
     const std::size_t outer_base = std::exchange(base_, frames_.size());
     const std::size_t outer_loops = std::exchange(loops_, 0);
@@ -395,57 +434,12 @@ class Renderer {
     return capture(macro.blocks[0]);
   }
 
-  Result<Value> call_function(const std::string& name, const Arguments& arguments) {
-    if (name == "raise_exception") {
-      const auto bound = INFOS_TRY(arguments.bind(name, {"message"}));
-      return invalid("the template refuses: " + (bound[0] ? to_text(*bound[0]).substr(0, 500) : std::string("no reason given")));
-    }
-    if (name == "range") return call_range(arguments);
-    if (name == "dict") {
-      if (!arguments.positional.empty()) return Error{ErrorCode::unsupported, "dict() takes arguments by name only"};
-      return make_dict(arguments.named);
-    }
-    if (name == "namespace") {
-      auto space = std::make_shared<Namespace>();
-      if (arguments.positional.size() > 1) return invalid("namespace takes at most one mapping and arguments by name");
-      if (!arguments.positional.empty()) {
-        const Dict* dict = arguments.positional[0].dict();
-        if (!dict) return invalid("namespace takes at most one mapping and arguments by name");
-        for (const auto& [key, value] : dict->items) INFOS_TRY(keep_in_namespace(*space, key, value));
-      }
-      for (const auto& [key, value] : arguments.named) INFOS_TRY(keep_in_namespace(*space, key, value));
-      return Value::of(std::move(space));
-    }
-    if (name == "strftime_now")
-      return Error{ErrorCode::unsupported, "'strftime_now' is not supported: a template sees no clock; pass the date as a variable"};
-    return invalid("'" + name.substr(0, 80) + "' is undefined, so it cannot be called; functions: " + std::string(kFunctions));
-  }
-
-  Result<Value> call_range(const Arguments& arguments) {
-    const auto bound = INFOS_TRY(arguments.bind("range", {"start", "stop", "step"}));
-    if (!bound[0]) return invalid("range wants 1 to 3 integers");
-    std::int64_t start = 0, stop = INFOS_TRY(want_integer("range", *bound[0])), step = 1;
-    if (bound[1]) {
-      start = stop;
-      stop = INFOS_TRY(want_integer("range", *bound[1]));
-    }
-    if (bound[2]) step = INFOS_TRY(want_integer("range", *bound[2]));
-    if (step == 0) return invalid("the step of range is 0");
-    std::vector<Value> out;
-    for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
-      if (out.size() == static_cast<std::size_t>(kRangeMax)) return Error{ErrorCode::resource_exhausted, "range has more than " + std::to_string(kRangeMax) + " numbers"};
-      out.push_back(Value::integer(i));
-      if (__builtin_add_overflow(i, step, &i)) break;
-    }
-    INFOS_TRY(budget_.charge(out.size()));
-    return make_list(std::move(out));
-  }
-
   const Template& template_;
   const ChatTemplateLimits& limits_;
   Budget budget_;
   std::vector<Frame> frames_;
-  std::size_t base_ = 0;        ///< first frame that is visible besides the outermost: a macro sees no caller's
+  std::size_t base_ =
+      0;  ///< first frame that is visible besides the outermost: a macro sees no caller's
   std::size_t loops_ = 0;
   std::uint32_t level_ = 0;
   std::string* out_ = nullptr;
@@ -453,7 +447,9 @@ class Renderer {
 
 }  // namespace
 
-Result<std::string> render(const Template& parsed, std::vector<std::pair<std::string, Value>> variables, const ChatTemplateLimits& limits) {
+Result<std::string> render(const Template& parsed,
+                           std::vector<std::pair<std::string, Value>> variables,
+                           const ChatTemplateLimits& limits) {
   Renderer renderer(parsed, limits);
   for (auto& [name, value] : variables) renderer.define(std::move(name), std::move(value));
   return renderer.run();

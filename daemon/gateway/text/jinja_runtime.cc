@@ -42,18 +42,22 @@ Status Budget::charge(std::uint64_t steps) {
 
 Status Budget::charge_text(std::size_t bytes) {
   if (bytes > bytes_max_)
-    return Error{ErrorCode::resource_exhausted, "a text would have more than " + std::to_string(bytes_max_) + " bytes"};
+    return Error{ErrorCode::resource_exhausted,
+                 "a text would have more than " + std::to_string(bytes_max_) + " bytes"};
   return charge(bytes / kBytesPerStep);
 }
 
-Result<std::vector<const Value*>> Arguments::bind(std::string_view what, std::initializer_list<std::string_view> parameters) const {
+Result<std::vector<const Value*>> Arguments::bind(
+    std::string_view what, std::initializer_list<std::string_view> parameters) const {
   if (positional.size() > parameters.size())
-    return invalid(std::string(what) + " takes at most " + std::to_string(parameters.size()) + " arguments, found " + std::to_string(positional.size()));
+    return invalid(std::string(what) + " takes at most " + std::to_string(parameters.size()) +
+                   " arguments, found " + std::to_string(positional.size()));
   std::vector<const Value*> out(parameters.size(), nullptr);
   for (std::size_t i = 0; i < positional.size(); ++i) out[i] = &positional[i];
   for (const auto& [name, value] : named) {
     const auto found = std::find(parameters.begin(), parameters.end(), name);
-    if (found == parameters.end()) return invalid(std::string(what) + " has no parameter '" + name.substr(0, 40) + "'");
+    if (found == parameters.end())
+      return invalid(std::string(what) + " has no parameter '" + name.substr(0, 40) + "'");
     const auto index = static_cast<std::size_t>(found - parameters.begin());
     if (out[index]) return invalid(std::string(what) + " is given '" + name + "' twice");
     out[index] = &value;
@@ -63,7 +67,8 @@ Result<std::vector<const Value*>> Arguments::bind(std::string_view what, std::in
 
 Error undefined_error(const Value& value) {
   const auto* undefined = value.as<Undefined>();
-  return invalid("'" + (undefined ? undefined->name.substr(0, 80) : std::string("value")) + "' is undefined");
+  return invalid("'" + (undefined ? undefined->name.substr(0, 80) : std::string("value")) +
+                 "' is undefined");
 }
 
 Result<std::string_view> want_text(std::string_view what, const Value& value) {
@@ -93,7 +98,8 @@ std::string_view strip_text(std::string_view text, Side side, const std::string_
   const auto goes = [&](std::string_view character) {
     if (which) return which->find(character) != std::string_view::npos;
     const Decoded decoded = decode_utf8(character, 0);
-    return decoded.valid && (is_white_space(decoded.code) || (decoded.code >= 0x1C && decoded.code <= 0x1F));
+    return decoded.valid &&
+           (is_white_space(decoded.code) || (decoded.code >= 0x1C && decoded.code <= 0x1F));
   };
   while (side != Side::right && !text.empty()) {
     const std::string_view first = text.substr(0, decode_utf8(text, 0).length);
@@ -123,13 +129,16 @@ Result<Value> attribute_of(const Value& value, const std::string& name) {
     const auto found = (*space)->values.find(name);
     return found == (*space)->values.end() ? Value::undefined(name) : found->second;
   }
-  if (const auto* loop = value.as<std::shared_ptr<const Loop>>()) return loop_attribute(**loop, name);
+  if (const auto* loop = value.as<std::shared_ptr<const Loop>>())
+    return loop_attribute(**loop, name);
   return Value::undefined(name);
 }
 
 Result<Value> item_of(const Value& value, const Value& key) {
   if (value.is_undefined()) return undefined_error(value);
-  if (key.text()) return value.list() || value.text() ? Value::undefined(*key.text()) : attribute_of(value, *key.text());
+  if (key.text())
+    return value.list() || value.text() ? Value::undefined(*key.text())
+                                        : attribute_of(value, *key.text());
   const auto* index = key.as<std::int64_t>();
   if (!index) return Value::undefined(to_repr(key).substr(0, 40));
   const auto wrap = [&](std::size_t size) {
@@ -137,11 +146,13 @@ Result<Value> item_of(const Value& value, const Value& key) {
   };
   if (const List* list = value.list()) {
     const std::int64_t at = wrap(list->items.size());
-    if (at >= 0 && at < static_cast<std::int64_t>(list->items.size())) return list->items[static_cast<std::size_t>(at)];
+    if (at >= 0 && at < static_cast<std::int64_t>(list->items.size()))
+      return list->items[static_cast<std::size_t>(at)];
   } else if (const auto* text = value.text()) {
     const auto characters = characters_of(*text);
     const std::int64_t at = wrap(characters.size());
-    if (at >= 0 && at < static_cast<std::int64_t>(characters.size())) return Value::string(std::string(characters[static_cast<std::size_t>(at)]));
+    if (at >= 0 && at < static_cast<std::int64_t>(characters.size()))
+      return Value::string(std::string(characters[static_cast<std::size_t>(at)]));
   }
   return Value::undefined("element " + std::to_string(*index));
 }
@@ -154,7 +165,8 @@ Result<std::shared_ptr<const List>> iterate(Budget& budget, const Value& value) 
     for (const auto& [key, item] : dict->items) items.push_back(Value::string(key));
   } else if (const auto* text = value.text()) {
     INFOS_TRY(budget.charge(text->size()));
-    for (const std::string_view character : characters_of(*text)) items.push_back(Value::string(std::string(character)));
+    for (const std::string_view character : characters_of(*text))
+      items.push_back(Value::string(std::string(character)));
   } else if (!value.is_undefined()) {
     return invalid(std::string(value.kind()) + " cannot be looped over");
   }
@@ -168,8 +180,10 @@ Result<bool> contains(const Value& container, const Value& item) {
     return text->find(wanted) != std::string::npos;
   }
   if (const List* list = container.list())
-    return std::any_of(list->items.begin(), list->items.end(), [&](const Value& other) { return equal(item, other); });
-  if (const Dict* dict = container.dict()) return item.text() && dict->find(*item.text()) != nullptr;
+    return std::any_of(list->items.begin(), list->items.end(),
+                       [&](const Value& other) { return equal(item, other); });
+  if (const Dict* dict = container.dict())
+    return item.text() && dict->find(*item.text()) != nullptr;
   if (container.is_undefined()) return false;
   return invalid("'in' wants a string, list or mapping, found " + std::string(container.kind()));
 }

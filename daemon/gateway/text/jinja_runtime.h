@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What filters, tests and methods of the template language need from a running render: its budget, and arguments by name.
-// One render on one thread.
+// What filters, tests and methods of the template language need from a running render: its budget,
+// and arguments by name. One render on one thread.
 #pragma once
 
 #include <initializer_list>
@@ -31,16 +31,28 @@ class Budget {
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
-  /// One pointer per parameter, null where it is not given. Errors: invalid_argument for one too many or unknown.
-  Result<std::vector<const Value*>> bind(std::string_view what, std::initializer_list<std::string_view> parameters) const;
+  /// One pointer per parameter, null where it is not given. Errors: invalid_argument for one too
+  /// many or unknown.
+  Result<std::vector<const Value*>> bind(std::string_view what,
+                                         std::initializer_list<std::string_view> parameters) const;
 };
 
-Result<Value> apply_filter(Budget& budget, std::string_view name, const Value& value, const Arguments& arguments);
+Result<Value> apply_filter(Budget& budget, std::string_view name, const Value& value,
+                           const Arguments& arguments);
 Result<bool> apply_test(std::string_view name, const Value& value, const Arguments& arguments);
 /// `value.name(arguments)`.
-Result<Value> call_method(Budget& budget, const Value& value, std::string_view name, const Arguments& arguments);
+Result<Value> call_method(Budget& budget, const Value& value, std::string_view name,
+                          const Arguments& arguments);
 
-/// `value.name`; Undefined when there is none. Errors: invalid_argument when `value` itself is undefined.
+/// A function of the language, by name; not macros.
+Result<Value> call_function(Budget& budget, const std::string& name, const Arguments& arguments);
+bool is_function(std::string_view name);
+/// Errors: unsupported for a namespace or loop: a namespace could then contain itself and never be
+/// freed.
+Status keep_in_namespace(Namespace& space, const std::string& name, const Value& value);
+
+/// `value.name`; Undefined when there is none. Errors: invalid_argument when `value` itself is
+/// undefined.
 Result<Value> attribute_of(const Value& value, const std::string& name);
 /// `value[key]`; Undefined when there is none. Errors: as above.
 Result<Value> item_of(const Value& value, const Value& key);

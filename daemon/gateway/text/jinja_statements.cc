@@ -16,11 +16,14 @@ constexpr std::string_view kTags = "if, for, set, macro, break, continue, raw, g
 class StatementParser {
  public:
   StatementParser(std::string_view source, std::vector<Token> tokens, std::uint32_t depth_max)
-      : tokens_(source, std::move(tokens)), expressions_(tokens_, depth_max), depth_max_(depth_max) {}
+      : tokens_(source, std::move(tokens)),
+        expressions_(tokens_, depth_max),
+        depth_max_(depth_max) {}
 
   Result<Block> parse_template() {
     Block body = INFOS_TRY(parse_block({}));
-    if (!tokens_.is(Token::Kind::end)) return tokens_.error(ErrorCode::invalid_argument, "found " + tokens_.seen() + ", want a tag");
+    if (!tokens_.is(Token::Kind::end))
+      return tokens_.error(ErrorCode::invalid_argument, "found " + tokens_.seen() + ", want a tag");
     return body;
   }
 
@@ -37,13 +40,16 @@ class StatementParser {
   /// Statements up to a tag whose name is in `ends`, which is left at its name.
   Result<Block> parse_block(const std::set<std::string, std::less<>>& ends) {
     if (++level_ > depth_max_)
-      return tokens_.error(ErrorCode::resource_exhausted, "statements are nested deeper than " + std::to_string(depth_max_));
+      return tokens_.error(ErrorCode::resource_exhausted,
+                           "statements are nested deeper than " + std::to_string(depth_max_));
     Block out;
     const std::uint32_t begin = tokens_.peek().offset;
     while (true) {
       if (tokens_.is(Token::Kind::end)) {
         if (ends.empty()) break;
-        return tokens_.error_at(begin, ErrorCode::invalid_argument, "the block that begins here is not closed, want '" + *ends.rbegin() + "'");
+        return tokens_.error_at(
+            begin, ErrorCode::invalid_argument,
+            "the block that begins here is not closed, want '" + *ends.rbegin() + "'");
       }
       if (tokens_.is(Token::Kind::text)) {
         StatementPtr text = make(Kind::text, tokens_.peek().offset);
@@ -59,7 +65,8 @@ class StatementParser {
         if (tokens_.is(Token::Kind::name) && ends.contains(tokens_.peek().text)) break;
         INFOS_TRY(parse_tag(out));
       } else {
-        return tokens_.error(ErrorCode::invalid_argument, "found " + tokens_.seen() + ", want a tag");
+        return tokens_.error(ErrorCode::invalid_argument,
+                             "found " + tokens_.seen() + ", want a tag");
       }
     }
     --level_;
@@ -71,7 +78,8 @@ class StatementParser {
       tokens_.take();
       return {};
     }
-    return tokens_.error(ErrorCode::invalid_argument, "found " + tokens_.seen() + ", want " + std::string(name));
+    return tokens_.error(ErrorCode::invalid_argument,
+                         "found " + tokens_.seen() + ", want " + std::string(name));
   }
   Status expect_block_end() { return expect_end(Token::Kind::block_end, "'%}'"); }
   Status close(std::string_view name) {
@@ -88,12 +96,15 @@ class StatementParser {
     if (name == "macro") return parse_macro(offset, out);
     if (name == "generation") return parse_generation(out);
     if (name == "break" || name == "continue") {
-      if (loops_ == 0) return tokens_.error_at(offset, ErrorCode::invalid_argument, "'" + name + "' outside of a loop");
+      if (loops_ == 0)
+        return tokens_.error_at(offset, ErrorCode::invalid_argument,
+                                "'" + name + "' outside of a loop");
       out.push_back(make(name == "break" ? Kind::leave : Kind::next, offset));
       return expect_block_end();
     }
-    return tokens_.error_at(offset, ErrorCode::unsupported,
-                            "the tag '" + name.substr(0, 40) + "' is not supported; supported: " + std::string(kTags));
+    return tokens_.error_at(
+        offset, ErrorCode::unsupported,
+        "the tag '" + name.substr(0, 40) + "' is not supported; supported: " + std::string(kTags));
   }
 
   Status parse_if(std::uint32_t offset, Block& out) {
@@ -128,8 +139,10 @@ class StatementParser {
     node->targets = INFOS_TRY(parse_targets());
     INFOS_TRY(tokens_.expect_name("in"));
     node->value = INFOS_TRY(expressions_.parse_without_choice());
-    if (tokens_.accept_name("if")) node->conditions.push_back(INFOS_TRY(expressions_.parse(Commas::no)));
-    if (tokens_.is_name("recursive")) return tokens_.error(ErrorCode::unsupported, "'recursive' loops are not supported");
+    if (tokens_.accept_name("if"))
+      node->conditions.push_back(INFOS_TRY(expressions_.parse(Commas::no)));
+    if (tokens_.is_name("recursive"))
+      return tokens_.error(ErrorCode::unsupported, "'recursive' loops are not supported");
     INFOS_TRY(expect_block_end());
     ++loops_;
     node->blocks.push_back(INFOS_TRY(parse_block({"else", "endfor"})));
@@ -154,7 +167,8 @@ class StatementParser {
       node->value = INFOS_TRY(expressions_.parse(Commas::yes));
       INFOS_TRY(expect_block_end());
     } else if (node->kind == Kind::set && node->targets.size() == 1) {
-      if (tokens_.is_op("|")) return tokens_.error(ErrorCode::unsupported, "a filter on a 'set' block is not supported");
+      if (tokens_.is_op("|"))
+        return tokens_.error(ErrorCode::unsupported, "a filter on a 'set' block is not supported");
       node->kind = Kind::set_block;
       INFOS_TRY(expect_block_end());
       node->blocks.push_back(INFOS_TRY(parse_block({"endset"})));
@@ -211,7 +225,8 @@ Result<Template> parse(std::string_view text, const ParseLimits& limits) {
   Template out;
   out.source = normalise_newlines(text);
   std::vector<Token> tokens = INFOS_TRY(tokenise(out.source));
-  out.body = INFOS_TRY(StatementParser(out.source, std::move(tokens), limits.depth).parse_template());
+  out.body =
+      INFOS_TRY(StatementParser(out.source, std::move(tokens), limits.depth).parse_template());
   return out;
 }
 

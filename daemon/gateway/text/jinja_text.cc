@@ -8,14 +8,19 @@
 namespace infos::text::jinja {
 namespace {
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80; }
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
+}
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-bool more(std::int64_t limit, std::size_t cuts) { return limit < 0 || static_cast<std::int64_t>(cuts) < limit; }
+bool more(std::int64_t limit, std::size_t cuts) {
+  return limit < 0 || static_cast<std::int64_t>(cuts) < limit;
+}
 
 }  // namespace
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t limit) {
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator,
+                                       std::int64_t limit) {
   std::vector<std::string_view> out;
   std::size_t at = 0;
   while (more(limit, out.size())) {
@@ -28,7 +33,8 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
   return out;
 }
 
-std::vector<std::string_view> split_at_from_right(std::string_view text, std::string_view separator, std::int64_t limit) {
+std::vector<std::string_view> split_at_from_right(std::string_view text, std::string_view separator,
+                                                  std::int64_t limit) {
   std::vector<std::string_view> out;
   std::size_t end = text.size();
   while (more(limit, out.size()) && end >= separator.size()) {
@@ -51,7 +57,8 @@ std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t
       break;
     }
     std::size_t end = 0;
-    while (end < text.size() && text[end] != ' ' && !(text[end] >= '\t' && text[end] <= '\r')) ++end;
+    while (end < text.size() && text[end] != ' ' && !(text[end] >= '\t' && text[end] <= '\r'))
+      ++end;
     out.push_back(text.substr(0, end));
     text = strip_text(text.substr(end), Side::left, nullptr);
   }

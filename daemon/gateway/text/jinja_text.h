@@ -10,8 +10,10 @@
 namespace infos::text::jinja {
 
 /// At most `limit` cuts, -1: no bound. `separator` is not empty.
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t limit);
-std::vector<std::string_view> split_at_from_right(std::string_view text, std::string_view separator, std::int64_t limit);
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator,
+                                       std::int64_t limit);
+std::vector<std::string_view> split_at_from_right(std::string_view text, std::string_view separator,
+                                                  std::int64_t limit);
 /// At runs of white space, none at the ends.
 std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t limit);
 

@@ -25,11 +25,15 @@ template <typename Container>
 Status check_item(const Value& item, Container& in) {
   in.depth = std::max(in.depth, depth_of(item) + 1);
   in.weight += weight_of(item);
-  if (in.weight > kValueWeightMax) return Error{ErrorCode::resource_exhausted, "a list or mapping holds too much"};
+  if (in.weight > kValueWeightMax)
+    return Error{ErrorCode::resource_exhausted, "a list or mapping holds too much"};
   if (in.depth > kValueDepthMax)
-    return Error{ErrorCode::resource_exhausted, "lists and mappings are nested deeper than " + std::to_string(kValueDepthMax)};
-  if (item.as<std::shared_ptr<Namespace>>() || item.as<std::shared_ptr<const Loop>>() || item.as<const Statement*>())
-    return Error{ErrorCode::invalid_argument, std::string(item.kind()) + " cannot be put into a list or mapping"};
+    return Error{ErrorCode::resource_exhausted,
+                 "lists and mappings are nested deeper than " + std::to_string(kValueDepthMax)};
+  if (item.as<std::shared_ptr<Namespace>>() || item.as<std::shared_ptr<const Loop>>() ||
+      item.as<const Statement*>())
+    return Error{ErrorCode::invalid_argument,
+                 std::string(item.kind()) + " cannot be put into a list or mapping"};
   return {};
 }
 
@@ -48,7 +52,8 @@ std::string float_text(double value) {
 }
 
 std::string quoted(const std::string& text) {
-  const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
+  const char quote =
+      text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -77,13 +82,27 @@ void json_string(const std::string& text, std::string& out) {
   out += '"';
   for (const char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           constexpr std::string_view kHex = "0123456789abcdef";
@@ -116,7 +135,8 @@ class JsonWriter {
     } else if (const Dict* dict = value.dict()) {
       return write_dict(*dict, level);
     } else {
-      return Error{ErrorCode::invalid_argument, std::string("tojson: ") + value.kind() + " is not JSON"};
+      return Error{ErrorCode::invalid_argument,
+                   std::string("tojson: ") + value.kind() + " is not JSON"};
     }
     return {};
   }
@@ -165,12 +185,18 @@ class JsonWriter {
 
 Result<Value> from_json(const boost::json::value& json) {
   switch (json.kind()) {
-    case boost::json::kind::null: return Value();
-    case boost::json::kind::bool_: return Value::boolean(json.get_bool());
-    case boost::json::kind::int64: return Value::integer(json.get_int64());
-    case boost::json::kind::uint64: return Value::of(static_cast<double>(json.get_uint64()));
-    case boost::json::kind::double_: return Value::of(json.get_double());
-    case boost::json::kind::string: return Value::string(std::string(json.get_string()));
+    case boost::json::kind::null:
+      return Value();
+    case boost::json::kind::bool_:
+      return Value::boolean(json.get_bool());
+    case boost::json::kind::int64:
+      return Value::integer(json.get_int64());
+    case boost::json::kind::uint64:
+      return Value::of(static_cast<double>(json.get_uint64()));
+    case boost::json::kind::double_:
+      return Value::of(json.get_double());
+    case boost::json::kind::string:
+      return Value::string(std::string(json.get_string()));
     case boost::json::kind::array: {
       std::vector<Value> items;
       for (const auto& item : json.get_array()) items.push_back(INFOS_TRY(from_json(item)));
@@ -178,7 +204,8 @@ Result<Value> from_json(const boost::json::value& json) {
     }
     case boost::json::kind::object: {
       std::vector<std::pair<std::string, Value>> items;
-      for (const auto& [key, item] : json.get_object()) items.emplace_back(std::string(key), INFOS_TRY(from_json(item)));
+      for (const auto& [key, item] : json.get_object())
+        items.emplace_back(std::string(key), INFOS_TRY(from_json(item)));
       return make_dict(std::move(items));
     }
   }
@@ -217,8 +244,17 @@ bool Value::truthy() const {
 }
 
 const char* Value::kind() const {
-  static constexpr std::array kNames = {"an undefined value", "none", "a boolean", "an integer", "a float", "a string",
-                                        "a list", "a mapping", "a namespace", "a loop", "a macro"};
+  static constexpr std::array kNames = {"an undefined value",
+                                        "none",
+                                        "a boolean",
+                                        "an integer",
+                                        "a float",
+                                        "a string",
+                                        "a list",
+                                        "a mapping",
+                                        "a namespace",
+                                        "a loop",
+                                        "a macro"};
   return kNames[data.index()];
 }
 
@@ -262,12 +298,14 @@ std::string to_repr(const Value& value) {
   if (const auto* number = value.as<double>()) return float_text(*number);
   if (const List* list = value.list()) {
     std::string out = "[";
-    for (const Value& item : list->items) out.append(out.size() > 1 ? ", " : "").append(to_repr(item));
+    for (const Value& item : list->items)
+      out.append(out.size() > 1 ? ", " : "").append(to_repr(item));
     return out + "]";
   }
   if (const Dict* dict = value.dict()) {
     std::string out = "{";
-    for (const auto& [key, item] : dict->items) out.append(out.size() > 1 ? ", " : "").append(quoted(key) + ": " + to_repr(item));
+    for (const auto& [key, item] : dict->items)
+      out.append(out.size() > 1 ? ", " : "").append(quoted(key) + ": " + to_repr(item));
     return out + "}";
   }
   if (value.is_undefined()) return "Undefined";
@@ -295,7 +333,8 @@ bool equal(const Value& a, const Value& b) {
   if (a.data.index() != b.data.index()) return false;
   if (const auto* text = a.text()) return *text == *b.text();
   if (const List* list = a.list())
-    return std::equal(list->items.begin(), list->items.end(), b.list()->items.begin(), b.list()->items.end(), equal);
+    return std::equal(list->items.begin(), list->items.end(), b.list()->items.begin(),
+                      b.list()->items.end(), equal);
   if (const Dict* dict = a.dict()) {
     if (dict->items.size() != b.dict()->items.size()) return false;
     return std::all_of(dict->items.begin(), dict->items.end(), [&](const auto& item) {
@@ -317,7 +356,8 @@ Result<int> order(const Value& a, const Value& b) {
     const int result = a.text()->compare(*b.text());  // UTF-8 order is code point order
     return result < 0 ? -1 : result > 0 ? 1 : 0;
   }
-  return Error{ErrorCode::invalid_argument, std::string(a.kind()) + " and " + b.kind() + " cannot be ordered"};
+  return Error{ErrorCode::invalid_argument,
+               std::string(a.kind()) + " and " + b.kind() + " cannot be ordered"};
 }
 
 Result<Value> from_json_text(std::string_view text, const std::string& name) {

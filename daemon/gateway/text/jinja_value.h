@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of the template language: what Python would call None, bool, int, float, str, list and dict, plus namespaces,
-// loops and macros. Containers are shared and never change, except namespaces, which no container may hold: so values are
-// trees of bounded depth. One render on one thread.
+// The values of the template language: what Python would call None, bool, int, float, str, list and
+// dict, plus namespaces, loops and macros. Containers are shared and never change, except
+// namespaces, which no container may hold: so values are trees of bounded depth. One render on one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,9 @@ struct Loop {
 };
 
 struct Value {
-  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Loop>, const Statement*>
+  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const std::string>,
+               std::shared_ptr<const List>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+               std::shared_ptr<const Loop>, const Statement*>
       data;
 
   Value() : data(None{}) {}
@@ -65,13 +67,17 @@ struct Value {
     out.data = std::move(value);
     return out;
   }
-  static Value string(std::string text) { return of(std::make_shared<const std::string>(std::move(text))); }
+  static Value string(std::string text) {
+    return of(std::make_shared<const std::string>(std::move(text)));
+  }
   static Value boolean(bool value) { return of(value); }
   static Value integer(std::int64_t value) { return of(value); }
   static Value undefined(std::string name) { return of(Undefined{std::move(name)}); }
 
   template <typename T>
-  const T* as() const { return std::get_if<T>(&data); }
+  const T* as() const {
+    return std::get_if<T>(&data);
+  }
   /// Null when this is no string, list or dict.
   const std::string* text() const;
   const List* list() const;
@@ -84,10 +90,12 @@ struct Value {
   const char* kind() const;
 };
 
-/// What printing or comparing it costs: values in the tree below, and 64 bytes of text are one. Shared parts count each time.
+/// What printing or comparing it costs: values in the tree below, and 64 bytes of text are one.
+/// Shared parts count each time.
 std::uint64_t weight_of(const Value& value);
 
-/// Errors: resource_exhausted when too deep or too heavy; invalid_argument when an item is a namespace, loop or macro.
+/// Errors: resource_exhausted when too deep or too heavy; invalid_argument when an item is a
+/// namespace, loop or macro.
 Result<Value> make_list(std::vector<Value> items);
 /// A later equal key replaces the earlier value. Errors: as above.
 Result<Value> make_dict(std::vector<std::pair<std::string, Value>> items);

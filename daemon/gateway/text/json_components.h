@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the components of a tokenizer.json around its model: normalizer, pre_tokenizer, decoder, post_processor. Whatever is
-// not supported exactly is refused with a sentence that names it. Called while loading only.
+// Reads the components of a tokenizer.json around its model: normalizer, pre_tokenizer, decoder,
+// post_processor. Whatever is not supported exactly is refused with a sentence that names it.
+// Called while loading only.
 #pragma once
 
 #include <functional>
@@ -26,10 +27,10 @@ Result<PreTokenizing> read_pre_tokenizer(const JsonPlace& root);
 
 /// How a token becomes text.
 struct Decoding {
-  bool byte_level = false;                                       ///< the byte-level alphabet
-  bool byte_fallback = false;                                    ///< "<0x0A>" is the byte
+  bool byte_level = false;                                        ///< the byte-level alphabet
+  bool byte_fallback = false;                                     ///< "<0x0A>" is the byte
   std::vector<std::pair<std::string, std::string>> replacements;  ///< in order, in each token
-  std::size_t strip_first_spaces = 0;                            ///< of the whole text
+  std::size_t strip_first_spaces = 0;                             ///< of the whole text
   std::string bytes_of(std::string_view token) const;
 };
 Result<Decoding> read_decoder(const JsonPlace& root, const PreTokenizing& pre);

@@ -9,8 +9,8 @@ constexpr std::size_t kDepthMax = 64;
 }  // namespace
 
 Error JsonPlace::unsupported(std::string_view seen, std::string_view known) const {
-  return error(ErrorCode::unsupported,
-               "'" + std::string(seen.substr(0, 64)) + "' is not supported; supported: " + std::string(known));
+  return error(ErrorCode::unsupported, "'" + std::string(seen.substr(0, 64)) +
+                                           "' is not supported; supported: " + std::string(known));
 }
 
 std::string JsonPlace::kind() const {
@@ -59,11 +59,13 @@ Result<std::vector<JsonPlace>> JsonPlace::items() const {
   std::vector<JsonPlace> out;
   const auto& array = value_->get_array();
   out.reserve(array.size());
-  for (std::size_t i = 0; i < array.size(); ++i) out.emplace_back(array[i], path_ + "[" + std::to_string(i) + "]");
+  for (std::size_t i = 0; i < array.size(); ++i)
+    out.emplace_back(array[i], path_ + "[" + std::to_string(i) + "]");
   return out;
 }
 
-Result<std::string_view> JsonPlace::string_or(std::string_view name, std::string_view otherwise) const {
+Result<std::string_view> JsonPlace::string_or(std::string_view name,
+                                              std::string_view otherwise) const {
   const auto found = find(name);
   if (!found) return otherwise;
   return found->string();
@@ -72,7 +74,8 @@ Result<std::string_view> JsonPlace::string_or(std::string_view name, std::string
 Result<JsonPlace::Flag> JsonPlace::flag_or(std::string_view name, Flag otherwise) const {
   const auto found = find(name);
   if (!found) return otherwise;
-  if (!found->value().is_bool()) return found->corrupt("found " + found->kind() + ", want true or false");
+  if (!found->value().is_bool())
+    return found->corrupt("found " + found->kind() + ", want true or false");
   return found->value().get_bool() ? Flag::yes : Flag::no;
 }
 
@@ -85,10 +88,12 @@ Result<boost::json::value> parse_json(std::string_view text, const std::string& 
   try {
     used = parser.write(text.data(), text.size(), ec);
     if (!ec) return parser.release();
-  } catch (const std::exception& e) {  // a string or array above Boost.JSON's own limits, or no memory
+  } catch (
+      const std::exception& e) {  // a string or array above Boost.JSON's own limits, or no memory
     return Error{ErrorCode::corrupt, name + ": " + e.what()};
   }
-  return Error{ErrorCode::corrupt, name + ": not JSON at offset " + std::to_string(used) + ": " + ec.message()};
+  return Error{ErrorCode::corrupt,
+               name + ": not JSON at offset " + std::to_string(used) + ": " + ec.message()};
 }
 
 }  // namespace infos::text

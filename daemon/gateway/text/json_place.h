@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value inside of a JSON document together with its path, so that every complaint says where and what was wanted.
-// For the .cc files of this folder only. Borrows the document; any thread.
+// A value inside of a JSON document together with its path, so that every complaint says where and
+// what was wanted. For the .cc files of this folder only. Borrows the document; any thread.
 #pragma once
 
 #include <boost/json.hpp>
@@ -16,7 +16,8 @@ namespace infos::text {
 
 class JsonPlace {
  public:
-  JsonPlace(const boost::json::value& value, std::string path) : value_(&value), path_(std::move(path)) {}
+  JsonPlace(const boost::json::value& value, std::string path)
+      : value_(&value), path_(std::move(path)) {}
 
   const boost::json::value& value() const { return *value_; }
   const std::string& path() const { return path_; }

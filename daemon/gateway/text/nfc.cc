@@ -50,8 +50,9 @@ void decompose(char32_t code, std::vector<Char>& out) {
     if (index % kTCount != 0) out.push_back({kT + index % kTCount, 0});
     return;
   }
-  const auto* found = std::lower_bound(std::begin(kDecompositions), std::end(kDecompositions), code,
-                                       [](const Decomposition& d, char32_t c) { return d.code < c; });
+  const auto* found =
+      std::lower_bound(std::begin(kDecompositions), std::end(kDecompositions), code,
+                       [](const Decomposition& d, char32_t c) { return d.code < c; });
   if (code < 0xC0 || found == std::end(kDecompositions) || found->code != code) {
     out.push_back({code, class_of(code)});
     return;
@@ -64,7 +65,8 @@ void decompose(char32_t code, std::vector<Char>& out) {
 char32_t compose(char32_t first, char32_t second) {
   if (first >= kL && first < kL + kLCount && second >= kV && second < kV + kVCount)
     return kS + ((first - kL) * kVCount + (second - kV)) * kTCount;
-  if (first >= kS && first < kS + kSCount && (first - kS) % kTCount == 0 && second > kT && second < kT + kTCount)
+  if (first >= kS && first < kS + kSCount && (first - kS) % kTCount == 0 && second > kT &&
+      second < kT + kTCount)
     return first + (second - kT);
   static const auto kPairs = [] {
     std::unordered_map<std::uint64_t, char32_t> pairs;

@@ -11,7 +11,8 @@ std::string replace_all(std::string_view text, const ReplaceStep& step) {
   std::string out;
   out.reserve(text.size());
   std::size_t at = 0;
-  for (std::size_t hit = text.find(step.from); hit != std::string_view::npos; hit = text.find(step.from, at)) {
+  for (std::size_t hit = text.find(step.from); hit != std::string_view::npos;
+       hit = text.find(step.from, at)) {
     out.append(text.substr(at, hit - at)).append(step.to);
     at = hit + step.from.size();
   }
@@ -28,7 +29,8 @@ void replace_in_valid(std::string_view text, const ReplaceRegexStep& step, std::
     out.append(text.substr(copied, match.begin - copied)).append(step.to);
     copied = match.end;
     from = match.end;
-    if (match.end == match.begin) from += match.end < text.size() ? decode_utf8(text, match.end).length : 1;
+    if (match.end == match.begin)
+      from += match.end < text.size() ? decode_utf8(text, match.end).length : 1;
   }
   out.append(text.substr(copied));
 }
@@ -66,7 +68,9 @@ std::string strip(std::string_view text, const StripStep& step) {
 
 struct Apply {
   std::string_view text;
-  std::string operator()(const PrependStep& step) const { return text.empty() ? std::string() : step.text + std::string(text); }
+  std::string operator()(const PrependStep& step) const {
+    return text.empty() ? std::string() : step.text + std::string(text);
+  }
   std::string operator()(const ReplaceStep& step) const { return replace_all(text, step); }
   std::string operator()(const ReplaceRegexStep& step) const { return replace_regex(text, step); }
   std::string operator()(const StripStep& step) const { return strip(text, step); }

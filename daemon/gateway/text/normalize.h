@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to plain text before it is cut into words: a list of rewriting steps. Bytes that are not UTF-8 pass through
-// every step unchanged. Immutable after load; any thread.
+// What happens to plain text before it is cut into words: a list of rewriting steps. Bytes that are
+// not UTF-8 pass through every step unchanged. Immutable after load; any thread.
 #pragma once
 
 #include <string>

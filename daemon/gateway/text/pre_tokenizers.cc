@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pre-tokenizer names that GGUF files use, and the patterns that their models were trained with.
-// Source: the models' published tokenizer.json files.
+// The pre-tokenizer names that GGUF files use, and the patterns that their models were trained
+// with. Source: the models' published tokenizer.json files.
 #include <array>
 
 #include "daemon/gateway/text/split.h"
 
 namespace infos::text {
 
-const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
 
@@ -25,7 +26,8 @@ constexpr std::string_view kGpt4o =
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 // llama.cpp's fall-back for files without a name: punctuation, GPT-2's words, digits in threes.
 constexpr std::string_view kDefaultPunctuation = R"([\p{P}\$\+<=>\^~\|]+)";
-constexpr std::string_view kDefaultWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
+constexpr std::string_view kDefaultWords =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
 
 struct Named {
   std::string_view name;
@@ -77,8 +79,8 @@ Result<PreTokenizer> make_pre_tokenizer(std::string_view name) {
       if (!pattern.empty()) INFOS_TRY(add_pattern(pattern, out.splitter));
     return out;
   }
-  return Error{ErrorCode::unsupported,
-               "tokenizer.ggml.pre: '" + std::string(name.substr(0, 64)) + "' is not supported; supported: " + known};
+  return Error{ErrorCode::unsupported, "tokenizer.ggml.pre: '" + std::string(name.substr(0, 64)) +
+                                           "' is not supported; supported: " + known};
 }
 
 }  // namespace infos::text

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiled regular expression with Unicode classes (PCRE2, UTF and UCP, just-in-time compiled where the machine allows).
-// Bounded: a search that needs too many steps gives up and says so. Immutable after compile; any thread.
+// A compiled regular expression with Unicode classes (PCRE2, UTF and UCP, just-in-time compiled
+// where the machine allows). Bounded: a search that needs too many steps gives up and says so.
+// Immutable after compile; any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,15 @@ class Regex {
     Outcome outcome = Outcome::absent;
     std::size_t begin = 0, end = 0;
   };
-  /// The first match at or after `from`. Requires: `subject` is valid UTF-8 and `from` the start of a character in it.
+  /// The first match at or after `from`. Requires: `subject` is valid UTF-8 and `from` the start of
+  /// a character in it.
   Match find(std::string_view subject, std::size_t from) const;
 
  private:
   struct Code;
   explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
-  std::shared_ptr<const Code> code_;  // shared: copies of a pipeline step are cheap, the program is immutable
+  std::shared_ptr<const Code>
+      code_;  // shared: copies of a pipeline step are cheap, the program is immutable
 };
 
 }  // namespace infos::text

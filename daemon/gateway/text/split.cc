@@ -13,12 +13,15 @@ struct Stretch {
   bool is_match = false;
 };
 
-/// Matches and what lies between them, over one stretch of valid UTF-8 that begins at `base` of the buffer.
-void find_matches(const Regex& pattern, std::string_view text, std::size_t base, std::vector<Stretch>& out) {
+/// Matches and what lies between them, over one stretch of valid UTF-8 that begins at `base` of the
+/// buffer.
+void find_matches(const Regex& pattern, std::string_view text, std::size_t base,
+                  std::vector<Stretch>& out) {
   std::size_t done = 0;
   for (std::size_t from = 0; from < text.size();) {
     const Regex::Match match = pattern.find(text, from);
-    if (match.outcome != Regex::Outcome::found) break;  // gave up: what is left stays one word, so the cost stays bounded
+    if (match.outcome != Regex::Outcome::found)
+      break;  // gave up: what is left stays one word, so the cost stays bounded
     if (match.end == match.begin) {
       if (match.end >= text.size()) break;
       from = match.end + decode_utf8(text, match.end).length;
@@ -32,7 +35,8 @@ void find_matches(const Regex& pattern, std::string_view text, std::size_t base,
 }
 
 /// Turns matches and gaps into words.
-void assemble(const std::vector<Stretch>& stretches, RegexSplit::Behavior behavior, std::vector<Range>& out) {
+void assemble(const std::vector<Stretch>& stretches, RegexSplit::Behavior behavior,
+              std::vector<Range>& out) {
   using Behavior = RegexSplit::Behavior;
   bool glue = false;  // the stretch before may take this one in
   bool was_match = false;
@@ -68,7 +72,8 @@ class Cutter {
     };
     for (const Range& range : words_.ranges) {
       std::size_t base = range.begin;
-      for (const ValidRun& run : valid_runs(words_.text.substr(range.begin, range.end - range.begin))) {
+      for (const ValidRun& run :
+           valid_runs(words_.text.substr(range.begin, range.end - range.begin))) {
         if (run.valid) {
           find_matches(step.pattern, run.text, base, stretches);
           flush();
@@ -90,11 +95,13 @@ class Cutter {
       const std::string_view word = words_.text.substr(range.begin, range.end - range.begin);
       const bool at_begin = at_ == Splitter::At::text_begin && range.begin == 0;
       const bool has_one = word.starts_with(' ') || word.starts_with(step.replacement);
-      if (!has_one && (step.prepend == Prepend::always || (step.prepend == Prepend::first && at_begin)))
+      if (!has_one &&
+          (step.prepend == Prepend::always || (step.prepend == Prepend::first && at_begin)))
         text += step.replacement;
       for (std::size_t i = 0; i < word.size();) {
         const bool plain_space = word[i] == ' ';
-        const bool replaced = plain_space || word.compare(i, step.replacement.size(), step.replacement) == 0;
+        const bool replaced =
+            plain_space || word.compare(i, step.replacement.size(), step.replacement) == 0;
         if (replaced && step.cut == MetaspaceStep::Cut::yes && text.size() > begin) {
           next.push_back({begin, text.size()});
           begin = text.size();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts normalised text into the words that the word model sees: a list of steps, each refining the cut of the one before.
-// Bytes that are not UTF-8 become words of their own. Immutable after load; any thread.
+// Cuts normalised text into the words that the word model sees: a list of steps, each refining the
+// cut of the one before. Bytes that are not UTF-8 become words of their own. Immutable after load;
+// any thread.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,19 @@ namespace infos::text {
 /// Cuts at matches of a regular expression.
 struct RegexSplit {
   Regex pattern;
-  /// What becomes of a match: its own word, dropped, glued to the neighbour, or glued to neighbouring matches.
-  enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous } behavior = Behavior::isolated;
-  enum class Invert { no, yes } invert = Invert::no;  ///< yes: what matches and what does not change places
+  /// What becomes of a match: its own word, dropped, glued to the neighbour, or glued to
+  /// neighbouring matches.
+  enum class Behavior {
+    isolated,
+    removed,
+    merged_with_previous,
+    merged_with_next,
+    contiguous
+  } behavior = Behavior::isolated;
+  enum class Invert {
+    no,
+    yes
+  } invert = Invert::no;  ///< yes: what matches and what does not change places
 };
 
 /// Spaces become `replacement`, one is put in front, and the text may be cut before each.

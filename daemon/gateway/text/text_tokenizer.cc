@@ -11,7 +11,9 @@ namespace {
 
 class TextTokenizer final : public Tokenizer {
  public:
-  explicit TextTokenizer(TokenizerParts parts) : parts_(std::move(parts)) { INFOS_CHECK(parts_.model != nullptr); }
+  explicit TextTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
+    INFOS_CHECK(parts_.model != nullptr);
+  }
 
   std::vector<TokenId> encode(std::string_view text, Specials specials, AddBos bos) const override {
     std::vector<TokenId> out;
@@ -33,7 +35,8 @@ class TextTokenizer final : public Tokenizer {
     if (!parts_.vocabulary.has(token)) return {};
     std::string_view bytes = parts_.vocabulary.at(token).bytes;
     if (place == Place::first)
-      for (std::size_t i = 0; i < parts_.strip_first_spaces && bytes.starts_with(' '); ++i) bytes.remove_prefix(1);
+      for (std::size_t i = 0; i < parts_.strip_first_spaces && bytes.starts_with(' '); ++i)
+        bytes.remove_prefix(1);
     return std::string(bytes);
   }
 
@@ -61,12 +64,14 @@ class TextTokenizer final : public Tokenizer {
   TokenizerParts parts_;
 };
 
-/// Code points of the byte-level alphabet, by byte: printable Latin-1 stands for itself, the rest for U+0100 and up.
+/// Code points of the byte-level alphabet, by byte: printable Latin-1 stands for itself, the rest
+/// for U+0100 and up.
 constexpr std::array<char16_t, 256> make_alphabet() {
   std::array<char16_t, 256> codes{};
   char16_t next = 0x100;
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const bool itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    const bool itself =
+        (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
     codes[byte] = itself ? static_cast<char16_t>(byte) : next++;
   }
   return codes;
@@ -76,7 +81,8 @@ constexpr std::array<std::int16_t, 0x180> make_reverse_alphabet() {
   std::array<std::int16_t, 0x180> bytes{};
   bytes.fill(-1);
   constexpr auto kCodes = make_alphabet();
-  for (std::int16_t byte = 0; byte < 256; ++byte) bytes[kCodes[static_cast<std::size_t>(byte)]] = byte;
+  for (std::int16_t byte = 0; byte < 256; ++byte)
+    bytes[kCodes[static_cast<std::size_t>(byte)]] = byte;
   return bytes;
 }
 
@@ -92,7 +98,8 @@ std::optional<std::string> bytes_of_alphabet(std::string_view text) {
   out.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const Decoded decoded = decode_utf8(text, at);
-    if (!decoded.valid || decoded.code >= kBytes.size() || kBytes[decoded.code] < 0) return std::nullopt;
+    if (!decoded.valid || decoded.code >= kBytes.size() || kBytes[decoded.code] < 0)
+      return std::nullopt;
     out.push_back(static_cast<char>(kBytes[decoded.code]));
     at += decoded.length;
   }
@@ -103,7 +110,10 @@ int byte_of_name(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
   int value = 0;
   for (const char c : text.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -117,7 +127,8 @@ namespace infos {
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const TokenizerSource& source) {
   if (source.gguf) return text::make_gguf_tokenizer(source);
   if (!source.tokenizer_json.empty()) return text::make_json_tokenizer(source);
-  return Error{ErrorCode::unsupported, "the model has no tokenizer: neither tokenizer.json nor GGUF tokenizer keys"};
+  return Error{ErrorCode::unsupported,
+               "the model has no tokenizer: neither tokenizer.json nor GGUF tokenizer keys"};
 }
 
 std::string Detokenizer::push(TokenId token) {

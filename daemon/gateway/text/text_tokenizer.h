@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one Tokenizer: added tokens, then normalising, then cutting into words, then the word model. Its parts are filled by
-// the readers of the two file forms. Immutable after that; any thread.
+// The one Tokenizer: added tokens, then normalising, then cutting into words, then the word model.
+// Its parts are filled by the readers of the two file forms. Immutable after that; any thread.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct TokenizerParts {
   Normalizer normalizer;
   Splitter splitter;
   std::unique_ptr<WordModel> model;
-  std::vector<TokenId> prefix;  ///< goes before every text that asks for it: the bos token
+  std::vector<TokenId> prefix;         ///< goes before every text that asks for it: the bos token
   std::size_t strip_first_spaces = 0;  ///< how many leading spaces the first piece of a text loses
   TokenId bos = -1, eos = -1;
 };
@@ -33,7 +33,8 @@ Result<std::unique_ptr<Tokenizer>> make_gguf_tokenizer(const TokenizerSource& so
 Result<std::unique_ptr<Tokenizer>> make_json_tokenizer(const TokenizerSource& source);
 
 /// The byte-level alphabet of GPT-2: each byte is written as one printable character.
-/// Returns the bytes that `text` stands for, or nothing when a character is outside of the alphabet.
+/// Returns the bytes that `text` stands for, or nothing when a character is outside of the
+/// alphabet.
 std::optional<std::string> bytes_of_alphabet(std::string_view text);
 
 /// The byte of a token like "<0x0A>", or -1.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unigram: the cut of the word whose tokens have the greatest sum of log probabilities (Viterbi). Among equal sums the one
-// whose last token is longest wins. Source: Kudo 2018, "Subword Regularization".
+// Unigram: the cut of the word whose tokens have the greatest sum of log probabilities (Viterbi).
+// Among equal sums the one whose last token is longest wins. Source: Kudo 2018, "Subword
+// Regularization".
 #include <algorithm>
 #include <limits>
 
@@ -14,7 +15,8 @@ constexpr double kUnknownPenalty = 10.0;  // below the least likely token, as Se
 
 class Unigram final : public WordModel {
  public:
-  Unigram(const Vocabulary& vocabulary, const std::vector<UnigramPiece>& pieces, const Fallback& fallback)
+  Unigram(const Vocabulary& vocabulary, const std::vector<UnigramPiece>& pieces,
+          const Fallback& fallback)
       : fallback_(fallback) {
     double least = 0;
     for (const UnigramPiece& piece : pieces) {
@@ -27,7 +29,8 @@ class Unigram final : public WordModel {
   void encode(std::string_view word, std::vector<TokenId>& out) const override {
     const std::vector<Best> best = search(word);
     std::vector<std::pair<std::size_t, std::size_t>> cut;  // (begin, end), last first
-    for (std::size_t end = word.size(); end > 0; end = best[end].begin) cut.emplace_back(best[end].begin, end);
+    for (std::size_t end = word.size(); end > 0; end = best[end].begin)
+      cut.emplace_back(best[end].begin, end);
     bool after_unknown = false;
     for (auto part = cut.rbegin(); part != cut.rend(); ++part) {
       const TokenId token = best[part->second].token;
@@ -35,7 +38,8 @@ class Unigram final : public WordModel {
         out.push_back(token);
         after_unknown = false;
       } else {
-        after_unknown = fall_back(word.substr(part->first, part->second - part->first), after_unknown, out);
+        after_unknown =
+            fall_back(word.substr(part->first, part->second - part->first), after_unknown, out);
       }
     }
   }
@@ -98,24 +102,27 @@ class Unigram final : public WordModel {
 
   bool fall_back(std::string_view bytes, bool after_unknown, std::vector<TokenId>& out) const {
     bool covered = fallback_.use_bytes;
-    for (const char c : bytes) covered = covered && fallback_.bytes[static_cast<unsigned char>(c)] >= 0;
+    for (const char c : bytes)
+      covered = covered && fallback_.bytes[static_cast<unsigned char>(c)] >= 0;
     if (covered) {
       for (const char c : bytes) out.push_back(fallback_.bytes[static_cast<unsigned char>(c)]);
       return false;
     }
-    if (fallback_.unknown >= 0 && !(after_unknown && fallback_.fuse_unknown)) out.push_back(fallback_.unknown);
+    if (fallback_.unknown >= 0 && !(after_unknown && fallback_.fuse_unknown))
+      out.push_back(fallback_.unknown);
     return true;
   }
 
   Fallback fallback_;
-  PairMap edges_;                ///< (node, byte) -> node
+  PairMap edges_;  ///< (node, byte) -> node
   std::vector<Node> nodes_{1};
   double unknown_score_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_unigram(const Vocabulary& vocabulary, const std::vector<UnigramPiece>& pieces,
+std::unique_ptr<WordModel> make_unigram(const Vocabulary& vocabulary,
+                                        const std::vector<UnigramPiece>& pieces,
                                         const Fallback& fallback) {
   return std::make_unique<Unigram>(vocabulary, pieces, fallback);
 }

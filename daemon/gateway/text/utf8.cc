@@ -6,7 +6,9 @@
 namespace infos::text {
 namespace {
 
-unsigned char byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
+unsigned char byte_at(std::string_view text, std::size_t at) {
+  return static_cast<unsigned char>(text[at]);
+}
 
 /// Bytes that a character with this first byte has, 0 when none begins so.
 std::uint32_t length_from_first(unsigned char first) {
@@ -17,7 +19,8 @@ std::uint32_t length_from_first(unsigned char first) {
   return first < 0xF5 ? 4 : 0;
 }
 
-/// Whether `second` may follow `first`: rules out overlong forms, surrogates and codes above U+10FFFF.
+/// Whether `second` may follow `first`: rules out overlong forms, surrogates and codes above
+/// U+10FFFF.
 bool second_fits(unsigned char first, unsigned char second) {
   if (first == 0xE0) return second >= 0xA0 && second <= 0xBF;
   if (first == 0xED) return second >= 0x80 && second <= 0x9F;
@@ -32,7 +35,8 @@ Decoded decode_utf8(std::string_view text, std::size_t at) {
   const unsigned char first = byte_at(text, at);
   if (first < 0x80) return {first, 1, true};
   const std::uint32_t length = length_from_first(first);
-  if (length == 0 || at + length > text.size() || !second_fits(first, byte_at(text, at + 1))) return {};
+  if (length == 0 || at + length > text.size() || !second_fits(first, byte_at(text, at + 1)))
+    return {};
   char32_t code = first & (0xFFU >> (length + 1));
   for (std::uint32_t i = 1; i < length; ++i) {
     const unsigned char next = byte_at(text, at + i);
@@ -73,9 +77,9 @@ std::size_t unfinished_suffix(std::string_view text) {
 }
 
 bool is_white_space(char32_t code) {
-  return code == 0x20 || (code >= 0x09 && code <= 0x0D) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-         code == 0x3000;
+  return code == 0x20 || (code >= 0x09 && code <= 0x0D) || code == 0x85 || code == 0xA0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
 std::vector<ValidRun> valid_runs(std::string_view text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8 by hand: decoding that never fails (a bad byte is reported as one), encoding, and the search for unfinished
-// characters at the end of a stream. Pure functions; any thread.
+// UTF-8 by hand: decoding that never fails (a bad byte is reported as one), encoding, and the
+// search for unfinished characters at the end of a stream. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,23 @@ namespace infos::text {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
-/// One step of decoding. A byte that cannot begin or continue a character is `valid == false`, `length == 1`.
+/// One step of decoding. A byte that cannot begin or continue a character is `valid == false`,
+/// `length == 1`.
 struct Decoded {
   char32_t code = kReplacement;
   std::uint32_t length = 1;  ///< bytes
   bool valid = false;
 };
 
-/// Strict: surrogates, overlong forms and codes above U+10FFFF are invalid. Requires: at < text.size().
+/// Strict: surrogates, overlong forms and codes above U+10FFFF are invalid. Requires: at <
+/// text.size().
 Decoded decode_utf8(std::string_view text, std::size_t at);
 
 /// Surrogates and codes above U+10FFFF become U+FFFD.
 void append_utf8(std::string& out, char32_t code);
 
-/// How many bytes at the end of `text` are the beginning of a character that more bytes could still finish: 0 to 3.
+/// How many bytes at the end of `text` are the beginning of a character that more bytes could still
+/// finish: 0 to 3.
 std::size_t unfinished_suffix(std::string_view text);
 
 /// Unicode's White_Space property.

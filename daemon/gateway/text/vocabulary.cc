@@ -27,7 +27,8 @@ void AddedTokens::add(AddedToken token) {
   std::uint32_t node = 0;
   for (const char c : token.text) {
     const auto byte = static_cast<unsigned char>(c);
-    const auto [place, fresh] = nodes_[node].next.try_emplace(byte, static_cast<std::uint32_t>(nodes_.size()));
+    const auto [place, fresh] =
+        nodes_[node].next.try_emplace(byte, static_cast<std::uint32_t>(nodes_.size()));
     const std::uint32_t next = place->second;
     if (fresh) nodes_.emplace_back();  // may move the nodes: `place` is dead from here
     if (node == 0) first_[byte] = next;
@@ -38,13 +39,15 @@ void AddedTokens::add(AddedToken token) {
   tokens_.push_back(std::move(token));
 }
 
-const AddedToken* AddedTokens::match(std::string_view text, std::size_t at, Tokenizer::Specials specials) const {
+const AddedToken* AddedTokens::match(std::string_view text, std::size_t at,
+                                     Tokenizer::Specials specials) const {
   const AddedToken* longest = nullptr;
   std::uint32_t node = first_[static_cast<unsigned char>(text[at])];
   while (node != 0) {
     if (nodes_[node].token >= 0) {
       const AddedToken& token = tokens_[static_cast<std::size_t>(nodes_[node].token)];
-      if (specials == Tokenizer::Specials::parse || token.kind == AddedToken::Class::user_defined) longest = &token;
+      if (specials == Tokenizer::Specials::parse || token.kind == AddedToken::Class::user_defined)
+        longest = &token;
     }
     if (++at == text.size()) break;
     const auto next = nodes_[node].next.find(static_cast<unsigned char>(text[at]));

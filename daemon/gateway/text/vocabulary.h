@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a model: their texts in the file, the bytes they stand for, their kinds; and the search for added tokens
-// in running text. Filled while loading, immutable afterwards; any thread.
+// The tokens of a model: their texts in the file, the bytes they stand for, their kinds; and the
+// search for added tokens in running text. Filled while loading, immutable afterwards; any thread.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@
 
 namespace infos::text {
 
-/// Bounds on what a file may claim; the largest real vocabularies are about 260,000 tokens of up to 512 bytes.
+/// Bounds on what a file may claim; the largest real vocabularies are about 260,000 tokens of up to
+/// 512 bytes.
 constexpr std::size_t kVocabularyMax = 4'000'000;
 constexpr std::size_t kTokenBytesMax = 8192;
 constexpr std::size_t kAddedTokenBytesMax = 256;
@@ -27,7 +28,9 @@ enum class TokenKind : std::uint8_t { normal, unknown, control, user_defined, un
 /// Lets maps keyed by std::string be searched with a string_view.
 struct StringHash {
   using is_transparent = void;
-  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  std::size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>{}(text);
+  }
 };
 
 class Vocabulary {
@@ -55,7 +58,10 @@ class Vocabulary {
 struct AddedToken {
   TokenId id = -1;
   std::string text;
-  enum class Class { control, user_defined } kind = Class::control;  ///< control tokens can be asked to stay plain text
+  enum class Class {
+    control,
+    user_defined
+  } kind = Class::control;  ///< control tokens can be asked to stay plain text
   enum class Strip { no, yes };
   Strip left = Strip::no, right = Strip::no;  ///< swallow the white space before or after
 };
@@ -80,7 +86,8 @@ class AddedTokens {
     std::map<unsigned char, std::uint32_t> next;
     std::int32_t token = -1;  ///< index into tokens_
   };
-  const AddedToken* match(std::string_view text, std::size_t at, Tokenizer::Specials specials) const;
+  const AddedToken* match(std::string_view text, std::size_t at,
+                          Tokenizer::Specials specials) const;
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_{1};
   std::array<std::uint32_t, 256> first_{};  ///< node after the first byte, 0: none

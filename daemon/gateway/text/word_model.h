@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three ways to turn one word into tokens: byte pairs over bytes, byte pairs over characters, and unigram (most likely
-// cut). Built while loading, immutable afterwards; any thread. Any bytes are accepted, valid UTF-8 or not.
+// The three ways to turn one word into tokens: byte pairs over bytes, byte pairs over characters,
+// and unigram (most likely cut). Built while loading, immutable afterwards; any thread. Any bytes
+// are accepted, valid UTF-8 or not.
 #pragma once
 
 #include <array>
@@ -30,13 +31,17 @@ struct Fallback {
   Fallback() { bytes.fill(-1); }
 };
 
-/// Whole words that need no merging. `exact`: those that merging would give too; `all`: every normal token wins over merging.
+/// Whole words that need no merging. `exact`: those that merging would give too; `all`: every
+/// normal token wins over merging.
 enum class WholeWords { exact, all };
 
-/// Byte-level BPE (GPT-2 and its heirs). `merger` works on token ids; Vocabulary bytes are the real bytes.
-std::unique_ptr<WordModel> make_byte_bpe(const Vocabulary& vocabulary, BpeMerger merger, WholeWords whole, TokenId unknown);
+/// Byte-level BPE (GPT-2 and its heirs). `merger` works on token ids; Vocabulary bytes are the real
+/// bytes.
+std::unique_ptr<WordModel> make_byte_bpe(const Vocabulary& vocabulary, BpeMerger merger,
+                                         WholeWords whole, TokenId unknown);
 
-/// BPE over characters (SentencePiece). Symbols beyond the vocabulary are characters that occur only inside tokens.
+/// BPE over characters (SentencePiece). Symbols beyond the vocabulary are characters that occur
+/// only inside tokens.
 struct CharBpeParts {
   BpeMerger merger;
   std::unordered_map<char32_t, SymbolId> characters;
@@ -50,7 +55,8 @@ struct UnigramPiece {
   TokenId token = -1;
   double score = 0;
 };
-std::unique_ptr<WordModel> make_unigram(const Vocabulary& vocabulary, const std::vector<UnigramPiece>& pieces,
+std::unique_ptr<WordModel> make_unigram(const Vocabulary& vocabulary,
+                                        const std::vector<UnigramPiece>& pieces,
                                         const Fallback& fallback);
 
 }  // namespace infos::text
