@@ -16,15 +16,17 @@ Result<json::value> admin_call(const Invocation& given, HttpCall call) {
   const Result<HttpAnswer> answer = http_call(endpoint, call);
   if (!answer.ok()) {
     if (answer.error().code != ErrorCode::unavailable) return answer.error();
-    return Error{ErrorCode::unavailable,
-                 answer.error().message +
-                     "; is infosd running? Start one with `infos up`, or name its socket with --socket"};
+    return Error{
+        ErrorCode::unavailable,
+        answer.error().message +
+            "; is infosd running? Start one with `infos up`, or name its socket with --socket"};
   }
   if (answer->status / 100 != 2) return Error{ErrorCode::invalid_argument, error_message(*answer)};
   json::error_code failed;
   json::value value = json::parse(answer->body, failed);
   if (failed)
-    return Error{ErrorCode::corrupt, fmt::format("{} {}: the answer is not JSON", call.method, call.target)};
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{} {}: the answer is not JSON", call.method, call.target)};
   return value;
 }
 
@@ -60,7 +62,8 @@ void pretty_into(const json::value& value, std::size_t depth, std::string& out) 
 
 void describe_socket(boost::program_options::options_description_easy_init& add) {
   add("socket", boost::program_options::value<std::string>()->value_name("PATH"),
-      "admin socket of infosd (default: $INFOS_ADMIN_SOCKET, /run/infos/admin.sock, or the user's own)");
+      "admin socket of infosd (default: $INFOS_ADMIN_SOCKET, /run/infos/admin.sock, or the user's "
+      "own)");
 }
 
 Result<json::value> admin_get(const Invocation& given, const std::string& target) {
@@ -69,7 +72,8 @@ Result<json::value> admin_get(const Invocation& given, const std::string& target
   return admin_call(given, std::move(call));
 }
 
-Result<json::value> admin_post(const Invocation& given, const std::string& target, const std::string& body) {
+Result<json::value> admin_post(const Invocation& given, const std::string& target,
+                               const std::string& body) {
   HttpCall call;
   call.method = "POST";
   call.target = target;

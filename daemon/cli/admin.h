@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admin API of this machine's infosd, as the commands use it: JSON in, JSON out, over its Unix socket.
+// The admin API of this machine's infosd, as the commands use it: JSON in, JSON out, over its Unix
+// socket.
 #pragma once
 
 #include <boost/json.hpp>
@@ -15,7 +16,8 @@ namespace infos::cli {
 void describe_socket(boost::program_options::options_description_easy_init& add);
 /// Errors: unavailable with what to do, or the server's own message.
 Result<boost::json::value> admin_get(const Invocation& given, const std::string& target);
-Result<boost::json::value> admin_post(const Invocation& given, const std::string& target, const std::string& body);
+Result<boost::json::value> admin_post(const Invocation& given, const std::string& target,
+                                      const std::string& body);
 
 /// The member's text, number or truth as a word; "" when it is not there.
 std::string word_of(const boost::json::value& object, std::string_view member);

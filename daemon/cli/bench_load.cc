@@ -32,14 +32,16 @@ constexpr std::size_t kGapsMax = 20'000'000;
 
 Result<Peer> find_peer(asio::io_context& io, const Endpoint& endpoint) {
   if (endpoint.host.empty()) {
-    if (endpoint.unix_path.size() > 107) return Error{ErrorCode::invalid_argument, "the socket's path is too long"};
+    if (endpoint.unix_path.size() > 107)
+      return Error{ErrorCode::invalid_argument, "the socket's path is too long"};
     return Peer(asio::local::stream_protocol::endpoint(endpoint.unix_path));
   }
   Failure failed;
   asio::ip::tcp::resolver resolver(io);
   const auto found = resolver.resolve(endpoint.host, std::to_string(endpoint.port), failed);
   if (failed || found.empty())
-    return Error{ErrorCode::unavailable, fmt::format("cannot find host '{}': {}", endpoint.host, failed.message())};
+    return Error{ErrorCode::unavailable,
+                 fmt::format("cannot find host '{}': {}", endpoint.host, failed.message())};
   return Peer(found.begin()->endpoint());
 }
 
@@ -84,9 +86,15 @@ class Client {
 
 class Load {
  public:
-  Load(const LoadOptions& options, std::uint64_t count, const std::function<LoadRequest(std::uint64_t)>& make,
+  Load(const LoadOptions& options, std::uint64_t count,
+       const std::function<LoadRequest(std::uint64_t)>& make,
        const std::function<void(const LoadProgress&)>& progress)
-      : options_(options), count_(count), make_(make), progress_(progress), arrivals_(io_), sweep_(io_) {}
+      : options_(options),
+        count_(count),
+        make_(make),
+        progress_(progress),
+        arrivals_(io_),
+        sweep_(io_) {}
 
   Result<LoadResult> run() {
     peer_ = INFOS_TRY(find_peer(io_, options_.endpoint));
@@ -104,8 +112,9 @@ class Load {
   }
 
   Duration now() const {
-    return Duration{
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count()};
+    return Duration{std::chrono::duration_cast<std::chrono::nanoseconds>(
+                        std::chrono::steady_clock::now() - start_)
+                        .count()};
   }
   asio::io_context& io() { return io_; }
   const Peer& peer() const { return peer_; }
@@ -122,7 +131,8 @@ class Load {
   void chunks(const Sample& sample, std::uint64_t n, Duration gap) {
     chunks_ += n;
     if (sample.warm_up || result_.gaps_ms.size() + n > kGapsMax) return;
-    result_.gaps_ms.insert(result_.gaps_ms.end(), n, static_cast<double>(gap.ns) * 1e-6 / static_cast<double>(n));
+    result_.gaps_ms.insert(result_.gaps_ms.end(), n,
+                           static_cast<double>(gap.ns) * 1e-6 / static_cast<double>(n));
   }
   void ended(Client& client, Sample sample) {
     result_.samples.push_back(std::move(sample));
@@ -193,7 +203,8 @@ class Load {
       if (failed) return;
       for (const auto& client : clients_)
         if (client->busy() && now() - client->started() > options_.request_timeout)
-          client->give_up(fmt::format("no whole answer within {}", to_string(options_.request_timeout)));
+          client->give_up(
+              fmt::format("no whole answer within {}", to_string(options_.request_timeout)));
       if (time_is_up() && options_.concurrency == 0) stopped_ = true, arrivals_.cancel();
       report_progress();
       sweep();
@@ -309,8 +320,8 @@ void Client::on_data(std::string_view data) {
     if (sample_.chunks == 1) sample_.ttft = sample_.last = now_;
   }
   // Only the last events are worth reading as JSON.
-  if (data.find("\"usage\":{") == std::string_view::npos && data.find("\"usage\": {") == std::string_view::npos &&
-      !data.starts_with("{\"error\""))
+  if (data.find("\"usage\":{") == std::string_view::npos &&
+      data.find("\"usage\": {") == std::string_view::npos && !data.starts_with("{\"error\""))
     return;
   const Result<StreamEvent> event = read_stream_event(data);
   if (!event.ok()) {
@@ -324,7 +335,8 @@ void Client::on_data(std::string_view data) {
 }
 
 void Client::lost(const std::string& why) {
-  // A kept connection may have been closed by the server before it saw the request: once more, on a new one.
+  // A kept connection may have been closed by the server before it saw the request: once more, on a
+  // new one.
   if (reused_ && !got_bytes_) {
     close();
     reused_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load of `infos bench`: sends planned requests as a closed or an open loop and measures each answer. One thread,
-// many connections; cheap enough to leave the server the machine.
+// The load of `infos bench`: sends planned requests as a closed or an open loop and measures each
+// answer. One thread, many connections; cheap enough to leave the server the machine.
 #pragma once
 
 #include <cstdint>
@@ -39,18 +39,19 @@ struct LoadProgress {
 
 struct LoadResult {
   std::vector<Sample> samples;
-  /// Between chunks, of counted requests; those that came in one read share the time since the one before.
+  /// Between chunks, of counted requests; those that came in one read share the time since the one
+  /// before.
   std::vector<double> gaps_ms;
 };
 
-/// Sends all of `count` requests, made by `make(i)` when their turn comes. `progress` is called about each half second.
-/// Errors: unavailable when the server's address cannot be found.
+/// Sends all of `count` requests, made by `make(i)` when their turn comes. `progress` is called
+/// about each half second. Errors: unavailable when the server's address cannot be found.
 Result<LoadResult> run_load(const LoadOptions& options, std::uint64_t count,
                             const std::function<LoadRequest(std::uint64_t)>& make,
                             const std::function<void(const LoadProgress&)>& progress);
 
-/// Whether an event of a stream brings text: looks for "text" or "content" with a value that is not empty, without
-/// reading the JSON. Pure.
+/// Whether an event of a stream brings text: looks for "text" or "content" with a value that is not
+/// empty, without reading the JSON. Pure.
 bool event_has_text(std::string_view data);
 
 }  // namespace infos::cli

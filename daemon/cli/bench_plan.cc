@@ -27,7 +27,8 @@ constexpr std::array kWords = {
     "area",  "money",      "story",  "fact",  "month",  "lot",     "right"};
 
 std::uint32_t draw(Rng& rng, const LengthRange& range) {
-  return range.low + static_cast<std::uint32_t>(rng.below(std::uint64_t{range.high} - range.low + 1));
+  return range.low +
+         static_cast<std::uint32_t>(rng.below(std::uint64_t{range.high} - range.low + 1));
 }
 
 std::string lower(std::string_view text) {
@@ -39,11 +40,13 @@ std::string lower(std::string_view text) {
 std::optional<double> number(std::string_view text) {
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  if (code != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
   return value;
 }
 
-/// "2023-11-16 18:17:03.9799600" as seconds since an arbitrary day. Days are counted as in the civil calendar.
+/// "2023-11-16 18:17:03.9799600" as seconds since an arbitrary day. Days are counted as in the
+/// civil calendar.
 std::optional<double> date_seconds(std::string_view text) {
   const auto part = [&](std::size_t at, std::size_t n) {
     return number(text.substr(std::min(at, text.size()), n));
@@ -55,8 +58,8 @@ std::optional<double> date_seconds(std::string_view text) {
   if (!y || !mo || !d || !h || !mi || !s) return std::nullopt;
   const double year = *mo <= 2 ? *y - 1 : *y;
   const double month = *mo <= 2 ? *mo + 9 : *mo - 3;
-  const double days = 365 * year + std::floor(year / 4) - std::floor(year / 100) + std::floor(year / 400) +
-                      std::floor((153 * month + 2) / 5) + *d;
+  const double days = 365 * year + std::floor(year / 4) - std::floor(year / 100) +
+                      std::floor(year / 400) + std::floor((153 * month + 2) / 5) + *d;
   return days * 86400 + *h * 3600 + *mi * 60 + *s;
 }
 
@@ -70,7 +73,8 @@ std::optional<Column> column_of(const std::string& name) {
   if (name == "timestamp") return Column{Role::arrival, 1e-3};
   if (name == "arrival_s" || name == "arrived_at") return Column{Role::arrival, 1};
   if (name == "arrival_time_ns") return Column{Role::arrival, 1e-9};
-  for (const char* known : {"contexttokens", "input_length", "input_toks", "prompt_tokens", "num_prefill_tokens"})
+  for (const char* known :
+       {"contexttokens", "input_length", "input_toks", "prompt_tokens", "num_prefill_tokens"})
     if (name == known) return Column{Role::prompt, 1};
   for (const char* known :
        {"generatedtokens", "output_length", "output_toks", "output_tokens", "num_decode_tokens"})
@@ -87,7 +91,8 @@ struct Row {
     if (value) *value *= column.scale;
     if (!value && column.role == Column::Role::arrival) value = date_seconds(text);
     if (!value)
-      return Error{ErrorCode::invalid_argument, fmt::format("'{}' is no number or date", text.substr(0, 40))};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("'{}' is no number or date", text.substr(0, 40))};
     if (column.role != Column::Role::arrival && (*value < 0 || *value > kTokensMax))
       return Error{ErrorCode::invalid_argument,
                    fmt::format("'{}' tokens: want 0 to {}", text.substr(0, 40), kTokensMax)};
@@ -138,12 +143,14 @@ class TraceReader {
   static Result<Row> json_row(std::string_view line) {
     json::error_code failed;
     const json::value value = json::parse(line, failed);
-    if (failed || !value.is_object()) return Error{ErrorCode::invalid_argument, "not a JSON object"};
+    if (failed || !value.is_object())
+      return Error{ErrorCode::invalid_argument, "not a JSON object"};
     Row row;
     for (const auto& [key, member] : value.as_object()) {
       const auto column = column_of(lower(std::string_view(key.data(), key.size())));
       if (!column) continue;
-      INFOS_TRY(row.set(*column, member.is_string() ? std::string(member.as_string()) : json::serialize(member)));
+      INFOS_TRY(row.set(
+          *column, member.is_string() ? std::string(member.as_string()) : json::serialize(member)));
     }
     INFOS_TRY(row.whole());
     return row;
@@ -159,14 +166,17 @@ Result<LengthRange> parse_lengths(const std::string& text) {
   const auto whole = [](std::string_view word) -> std::optional<std::uint32_t> {
     std::uint32_t n = 0;
     const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), n);
-    if (code != std::errc{} || end != word.data() + word.size() || n < 1 || n > kTokensMax) return std::nullopt;
+    if (code != std::errc{} || end != word.data() + word.size() || n < 1 || n > kTokensMax)
+      return std::nullopt;
     return n;
   };
   const auto low = whole(std::string_view(text).substr(0, colon));
-  const auto high = colon == std::string::npos ? low : whole(std::string_view(text).substr(colon + 1));
+  const auto high =
+      colon == std::string::npos ? low : whole(std::string_view(text).substr(colon + 1));
   if (!low || !high || *low > *high)
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("'{}': want a number of tokens, or a range as in 64:512", text.substr(0, 64))};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("'{}': want a number of tokens, or a range as in 64:512", text.substr(0, 64))};
   return LengthRange{*low, *high};
 }
 
@@ -176,7 +186,8 @@ std::vector<PlannedRequest> generate_plan(const PlanOptions& options) {
   double at = 0;
   for (std::uint64_t i = 0; i < options.requests; ++i) {
     if (options.rate > 0) at += rng.exponential(1 / options.rate);
-    out.push_back({Duration{std::llround(at * 1e9)}, draw(rng, options.prompt), draw(rng, options.output)});
+    out.push_back(
+        {Duration{std::llround(at * 1e9)}, draw(rng, options.prompt), draw(rng, options.output)});
   }
   return out;
 }
@@ -185,12 +196,14 @@ Result<std::vector<PlannedRequest>> read_trace(std::string_view text, const Trac
   std::vector<PlannedRequest> out;
   TraceReader reader;
   std::optional<double> first;
-  const std::size_t limit = options.requests == 0 ? kRowsMax : static_cast<std::size_t>(options.requests);
+  const std::size_t limit =
+      options.requests == 0 ? kRowsMax : static_cast<std::size_t>(options.requests);
   for (std::size_t line_number = 1; !text.empty() && out.size() < limit; ++line_number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (line.size() > kLineMax)
-      return Error{ErrorCode::invalid_argument, fmt::format("line {}: longer than 64 KiB", line_number)};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("line {}: longer than 64 KiB", line_number)};
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
     if (line.empty()) continue;
     if (line_number == 1) {
@@ -199,22 +212,26 @@ Result<std::vector<PlannedRequest>> read_trace(std::string_view text, const Trac
     }
     const Result<Row> row = reader.row(line);
     if (!row.ok())
-      return Error{ErrorCode::invalid_argument, fmt::format("line {}: {}", line_number, row.error().message)};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("line {}: {}", line_number, row.error().message)};
     if (!first) first = *row->arrival;
     const double at = std::clamp((*row->arrival - *first) / options.speed, 0.0, 1e9);
     // A request of no tokens is one of one: a server refuses an empty prompt.
-    out.push_back({Duration{std::llround(at * 1e9)}, std::max(1U, static_cast<std::uint32_t>(*row->prompt)),
+    out.push_back({Duration{std::llround(at * 1e9)},
+                   std::max(1U, static_cast<std::uint32_t>(*row->prompt)),
                    std::max(1U, static_cast<std::uint32_t>(*row->output))});
   }
   if (out.empty()) return Error{ErrorCode::invalid_argument, "the trace has no rows"};
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.at < b.at; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.at < b.at; });
   return out;
 }
 
 std::string make_prompt(Rng& rng, std::uint32_t tokens, const PromptShape& shape) {
   const double per_word = std::max(shape.tokens_per_word, 0.01);
   const auto words = static_cast<std::uint64_t>(std::max(1.0, std::round(tokens / per_word)));
-  const auto shared = static_cast<std::uint64_t>(std::round(std::min(shape.shared_tokens, tokens) / per_word));
+  const auto shared =
+      static_cast<std::uint64_t>(std::round(std::min(shape.shared_tokens, tokens) / per_word));
   Rng common(0x5eed);
   std::string out;
   for (std::uint64_t i = 0; i < words; ++i) {

@@ -63,10 +63,16 @@ Spread spread_of(std::vector<double> values) {
   };
   double sum = 0;
   for (const double value : values) sum += value;
-  return {sum / static_cast<double>(values.size()), rank(50), rank(90), rank(95), rank(99), values.back()};
+  return {sum / static_cast<double>(values.size()),
+          rank(50),
+          rank(90),
+          rank(95),
+          rank(99),
+          values.back()};
 }
 
-Report make_report(const std::vector<Sample>& samples, std::vector<double> gaps_ms, const Slo& slo) {
+Report make_report(const std::vector<Sample>& samples, std::vector<double> gaps_ms,
+                   const Slo& slo) {
   Report report;
   report.has_slo = slo.ttft || slo.tpot;
   std::vector<double> ttft, tpot, total;
@@ -134,17 +140,23 @@ json::object report_json(const Report& r) {
 }
 
 std::string report_table(const Report& r) {
-  std::string out = fmt::format("{} answered, {} failed in {:.2f} s", r.answered, r.failed, r.seconds);
+  std::string out =
+      fmt::format("{} answered, {} failed in {:.2f} s", r.answered, r.failed, r.seconds);
   if (r.warm_up > 0) out += fmt::format(" (after {} to warm up)", r.warm_up);
-  out += fmt::format("\n{:.2f} requests/s, {:.1f} output tokens/s, {:.1f} prompt tokens/s ({} of {} cached)\n",
-                     r.requests_per_second, r.output_tokens_per_second, r.prompt_tokens_per_second, r.cached_tokens,
-                     r.prompt_tokens);
+  out += fmt::format(
+      "\n{:.2f} requests/s, {:.1f} output tokens/s, {:.1f} prompt tokens/s ({} of {} cached)\n",
+      r.requests_per_second, r.output_tokens_per_second, r.prompt_tokens_per_second,
+      r.cached_tokens, r.prompt_tokens);
   if (r.has_slo)
-    out += fmt::format("goodput {:.2f} requests/s: {:.1f} % met the SLO\n", r.goodput, 100 * r.met_slo);
-  out += "\n" + print_table({"ms", "MEAN", "P50", "P90", "P95", "P99", "MAX"},
-                            {spread_row("first token", r.ttft_ms), spread_row("per token after", r.tpot_ms),
-                             spread_row("between chunks", r.gap_ms), spread_row("whole answer", r.total_ms)});
-  for (const auto& [message, n] : r.errors) out += fmt::format("{} x {}\n", n, safe_for_terminal(message));
+    out += fmt::format("goodput {:.2f} requests/s: {:.1f} % met the SLO\n", r.goodput,
+                       100 * r.met_slo);
+  out +=
+      "\n" +
+      print_table({"ms", "MEAN", "P50", "P90", "P95", "P99", "MAX"},
+                  {spread_row("first token", r.ttft_ms), spread_row("per token after", r.tpot_ms),
+                   spread_row("between chunks", r.gap_ms), spread_row("whole answer", r.total_ms)});
+  for (const auto& [message, n] : r.errors)
+    out += fmt::format("{} x {}\n", n, safe_for_terminal(message));
   return out;
 }
 

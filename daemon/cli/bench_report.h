@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From measured requests to figures: percentiles, throughput, goodput; as JSON and as a table. Pure.
+// From measured requests to figures: percentiles, throughput, goodput; as JSON and as a table.
+// Pure.
 #pragma once
 
 #include <boost/json.hpp>
@@ -29,7 +30,8 @@ struct Sample {
   Duration tpot() const;
 };
 
-/// Of a set of values, in their unit. Percentiles by nearest rank: the smallest value that p % of all do not exceed.
+/// Of a set of values, in their unit. Percentiles by nearest rank: the smallest value that p % of
+/// all do not exceed.
 struct Spread {
   double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
 };
@@ -42,7 +44,7 @@ struct Slo {
 struct Report {
   std::uint64_t requests = 0, answered = 0, failed = 0, warm_up = 0;
   std::map<std::string, std::uint64_t> errors;  ///< message, how often
-  double seconds = 0;                           ///< from the first counted start to the last counted end
+  double seconds = 0;  ///< from the first counted start to the last counted end
   double requests_per_second = 0, output_tokens_per_second = 0, prompt_tokens_per_second = 0;
   std::uint64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, chunks = 0;
   Spread ttft_ms, tpot_ms, gap_ms, total_ms;

@@ -44,7 +44,8 @@ int run_apply(const Invocation& given) {
     const auto named = given.options["file"].as<std::vector<std::string>>();
     paths.insert(paths.end(), named.begin(), named.end());
   }
-  if (paths.empty()) return complain(kUsage, "apply: want at least one file, as in: infos apply -f cluster.yaml");
+  if (paths.empty())
+    return complain(kUsage, "apply: want at least one file, as in: infos apply -f cluster.yaml");
   std::vector<SpecFile> files;
   for (const std::string& path : paths) {
     Result<SpecFile> file = read_spec(path);

@@ -36,13 +36,15 @@ struct Bench {
 Result<std::optional<Duration>> duration_option(const Invocation& given, const char* name) {
   if (!given.has(name)) return std::optional<Duration>();
   const Result<Duration> value = parse_duration(given.text(name));
-  if (!value.ok()) return Error{ErrorCode::invalid_argument, fmt::format("--{}: {}", name, value.error().message)};
+  if (!value.ok())
+    return Error{ErrorCode::invalid_argument, fmt::format("--{}: {}", name, value.error().message)};
   return std::optional<Duration>(*value);
 }
 
 Result<LengthRange> lengths_option(const Invocation& given, const char* name) {
   const Result<LengthRange> value = parse_lengths(given.text(name));
-  if (!value.ok()) return Error{ErrorCode::invalid_argument, fmt::format("--{} {}", name, value.error().message)};
+  if (!value.ok())
+    return Error{ErrorCode::invalid_argument, fmt::format("--{} {}", name, value.error().message)};
   return *value;
 }
 
@@ -60,7 +62,8 @@ Result<std::vector<PlannedRequest>> plan_of(const Invocation& given) {
     options.speed = INFOS_TRY(real_option(given, "speed", 0.001, 1000));
     if (!given.options["requests"].defaulted()) options.requests = requests;
     auto plan = read_trace(text, options);
-    if (!plan.ok()) return Error{plan.error().code, fmt::format("{}: {}", path, plan.error().message)};
+    if (!plan.ok())
+      return Error{plan.error().code, fmt::format("{}: {}", path, plan.error().message)};
     return plan;
   }
   PlanOptions options;
@@ -73,8 +76,10 @@ Result<std::vector<PlannedRequest>> plan_of(const Invocation& given) {
   const auto duration = INFOS_TRY(duration_option(given, "duration"));
   if (duration && given.options["requests"].defaulted())
     options.requests =
-        options.rate > 0 ? static_cast<std::uint64_t>(options.rate * duration->seconds() * 2 + 1000) : 10'000'000;
-  if (duration && options.rate == 0) options.requests = std::min<std::uint64_t>(options.requests, 2'000'000);
+        options.rate > 0 ? static_cast<std::uint64_t>(options.rate * duration->seconds() * 2 + 1000)
+                         : 10'000'000;
+  if (duration && options.rate == 0)
+    options.requests = std::min<std::uint64_t>(options.requests, 2'000'000);
   return generate_plan(options);
 }
 
@@ -83,18 +88,21 @@ Result<Bench> bench_of(const Invocation& given) {
   bench.load.endpoint = INFOS_TRY(parse_endpoint(given.text("url")));
   const bool open = given.has("rate") || given.has("trace");
   if (open && !given.options["concurrency"].defaulted())
-    return Error{ErrorCode::invalid_argument,
-                 "--concurrency is of a closed loop, --rate and --trace of an open one: want one of them"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "--concurrency is of a closed loop, --rate and --trace of an open one: want one of them"};
   if (given.has("rate") && given.has("trace"))
     return Error{ErrorCode::invalid_argument, "--rate and --trace: want one of them"};
   if (!open)
-    bench.load.concurrency = static_cast<std::uint32_t>(INFOS_TRY(count_option(given, "concurrency", 1, 65536)));
+    bench.load.concurrency =
+        static_cast<std::uint32_t>(INFOS_TRY(count_option(given, "concurrency", 1, 65536)));
   bench.load.warm_up = INFOS_TRY(count_option(given, "warm-up", 0, 1'000'000));
   bench.load.time_limit = INFOS_TRY(duration_option(given, "duration")).value_or(Duration{0});
   bench.load.request_timeout = INFOS_TRY(duration_option(given, "timeout")).value_or(seconds(600));
   const char* key = std::getenv("INFOS_API_KEY");
   bench.load.api_key = given.has("api-key") ? given.text("api-key") : key ? key : "";
-  bench.slo = {INFOS_TRY(duration_option(given, "slo-ttft")), INFOS_TRY(duration_option(given, "slo-tpot"))};
+  bench.slo = {INFOS_TRY(duration_option(given, "slo-ttft")),
+               INFOS_TRY(duration_option(given, "slo-tpot"))};
   bench.seed = INFOS_TRY(count_option(given, "seed", 0, INT64_MAX));
   bench.prompt.shared_tokens =
       static_cast<std::uint32_t>(INFOS_TRY(count_option(given, "shared-prefix", 0, 1u << 24)));
@@ -121,7 +129,8 @@ Status meet_server(const Invocation& given, Bench& bench) {
   call.method = "POST";
   call.target = "/tokenize";
   call.api_key = bench.load.api_key;
-  call.body = json::serialize(json::object{{"model", bench.model}, {"prompt", make_prompt(rng, 512, {})}});
+  call.body =
+      json::serialize(json::object{{"model", bench.model}, {"prompt", make_prompt(rng, 512, {})}});
   const auto answer = http_call(bench.load.endpoint, call);
   json::error_code failed;
   const json::value value =
@@ -149,11 +158,13 @@ std::string body_of(const Bench& bench, std::uint64_t index) {
 
 void draw_progress(const LoadProgress& now) {
   if (!stderr_is_terminal()) return;
-  const double part = now.planned == 0 ? 1 : static_cast<double>(now.ended) / static_cast<double>(now.planned);
+  const double part =
+      now.planned == 0 ? 1 : static_cast<double>(now.ended) / static_cast<double>(now.planned);
   const auto filled = static_cast<std::size_t>(part * 30);
   std::fprintf(stderr, "\r\033[K[%s%s] %llu of %llu answered, %llu in flight, %.0f chunks/s",
                std::string(filled, '#').c_str(), std::string(30 - filled, '.').c_str(),
-               static_cast<unsigned long long>(now.ended), static_cast<unsigned long long>(now.planned),
+               static_cast<unsigned long long>(now.ended),
+               static_cast<unsigned long long>(now.planned),
                static_cast<unsigned long long>(now.sent - now.ended),
                static_cast<double>(now.chunks) / std::max(now.elapsed.seconds(), 1e-3));
 }
@@ -163,14 +174,16 @@ void draw_progress(const LoadProgress& now) {
 void describe_bench(boost::program_options::options_description_easy_init add) {
   namespace po = boost::program_options;
   const auto text = [](const char* word) { return po::value<std::string>()->value_name(word); };
-  add("url", text("URL")->default_value("http://127.0.0.1:8080"), "server to measure; unix:PATH works too");
+  add("url", text("URL")->default_value("http://127.0.0.1:8080"),
+      "server to measure; unix:PATH works too");
   add("model", text("NAME"), "default: the first that the server lists");
   add("chat", "use /v1/chat/completions; default: /v1/completions");
   add("concurrency,c", text("N")->default_value("16"), "closed loop: requests in flight");
   add("rate,r", text("R"), "open loop: requests per second, Poisson arrivals");
   add("trace", text("FILE"), "open loop: arrivals and lengths from a CSV or JSON lines file");
   add("speed", text("X")->default_value("1"), "of the trace; 2: twice as fast");
-  add("requests,n", text("N")->default_value("100"), "how many, warm-up included; of a trace: default all");
+  add("requests,n", text("N")->default_value("100"),
+      "how many, warm-up included; of a trace: default all");
   add("duration", text("TIME"), "send none after so long");
   add("warm-up", text("N")->default_value("0"), "the first so many are not counted");
   add("prompt-tokens", text("N[:M]")->default_value("128"), "length of prompts, or a range");
@@ -191,7 +204,9 @@ int run_bench(const Invocation& given) {
   Bench bench = INFOS_CLI_TRY(bench_of(given));
   const Status met = meet_server(given, bench);
   if (!met.ok()) return complain(kFailed, met.error());
-  const auto make = [&](std::uint64_t i) { return LoadRequest{bench.plan[i].at, body_of(bench, i)}; };
+  const auto make = [&](std::uint64_t i) {
+    return LoadRequest{bench.plan[i].at, body_of(bench, i)};
+  };
   const auto result = run_load(bench.load, bench.plan.size(), make, draw_progress);
   if (stderr_is_terminal()) std::fputs("\r\033[K", stderr);
   if (!result.ok()) return complain(kFailed, result.error());

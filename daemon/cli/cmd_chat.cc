@@ -129,7 +129,8 @@ int converse(Talk& talk) {
 }
 
 /// Splits the words into model and message: a first word that is a model's name is the model.
-Result<std::string> choose(const Invocation& given, const std::vector<std::string>& models, Talk& talk) {
+Result<std::string> choose(const Invocation& given, const std::vector<std::string>& models,
+                           Talk& talk) {
   std::vector<std::string> words = given.words;
   const auto known = [&](const std::string& name) {
     return std::find(models.begin(), models.end(), name) != models.end();
@@ -145,8 +146,9 @@ Result<std::string> choose(const Invocation& given, const std::vector<std::strin
   std::string all;
   for (const std::string& name : models) all += (all.empty() ? "" : ", ") + name;
   if (!known(talk.model))
-    return Error{ErrorCode::not_found, fmt::format("no model '{}' is served; there {}", talk.model.substr(0, 128),
-                                                   models.empty() ? "are none" : "are: " + all)};
+    return Error{ErrorCode::not_found,
+                 fmt::format("no model '{}' is served; there {}", talk.model.substr(0, 128),
+                             models.empty() ? "are none" : "are: " + all)};
   return words.empty() ? std::string() : words[0];
 }
 
@@ -172,14 +174,17 @@ int run_chat(const Invocation& given) {
   talk.parameters["max_tokens"] = INFOS_CLI_TRY(count_option(given, "max-tokens", 1, 1u << 24));
   if (given.has("temperature"))
     talk.parameters["temperature"] = INFOS_CLI_TRY(real_option(given, "temperature", 0, 2));
-  if (given.has("seed")) talk.parameters["seed"] = INFOS_CLI_TRY(count_option(given, "seed", 0, INT64_MAX));
+  if (given.has("seed"))
+    talk.parameters["seed"] = INFOS_CLI_TRY(count_option(given, "seed", 0, INT64_MAX));
   const char* key = std::getenv("INFOS_API_KEY");
   talk.api_key = given.has("api-key") ? given.text("api-key") : key ? key : "";
   if (given.has("complete")) talk.style = Talk::Style::complete;
   if (given.has("stats")) talk.stats = Talk::Stats::yes;
-  if (given.has("system")) talk.messages.push_back({{"role", "system"}, {"content", given.text("system")}});
+  if (given.has("system"))
+    talk.messages.push_back({{"role", "system"}, {"content", given.text("system")}});
   const auto models = list_models(talk.endpoint, talk.api_key);
-  if (!models.ok()) return complain(kFailed, models.error().message + "; start a server with `infos up`");
+  if (!models.ok())
+    return complain(kFailed, models.error().message + "; start a server with `infos up`");
   const auto message = choose(given, *models, talk);
   if (!message.ok()) return complain(kFailed, message.error());
   return message->empty() ? converse(talk) : say(talk, *message);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `infos completion`: shell scripts written from the table of commands, so that they know every command and option.
+// `infos completion`: shell scripts written from the table of commands, so that they know every
+// command and option.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -17,7 +18,8 @@ struct Words {
   std::vector<std::string> words;
 };
 
-/// By first word(s): "" gives the commands, "model" its second words, "get" its options and choices.
+/// By first word(s): "" gives the commands, "model" its second words, "get" its options and
+/// choices.
 std::map<std::string, Words> all_words() {
   std::map<std::string, Words> out;
   std::set<std::string> firsts;
@@ -31,7 +33,8 @@ std::map<std::string, Words> all_words() {
     Words& words = out[name];
     for (const std::string& choice : command.choices) words.words.push_back(choice);
     const auto options = options_of(command);
-    for (const auto& option : options.options()) words.options.push_back("--" + option->long_name());
+    for (const auto& option : options.options())
+      words.options.push_back("--" + option->long_name());
   }
   return out;
 }
@@ -45,8 +48,8 @@ std::string joined(const std::vector<std::string>& words) {
 std::string bash_cases(const char* indent) {
   std::string out;
   for (const auto& [name, words] : all_words())
-    out += fmt::format("{}\"{}\") options=\"{}\"; words=\"{}\" ;;\n", indent, name, joined(words.options),
-                       joined(words.words));
+    out += fmt::format("{}\"{}\") options=\"{}\"; words=\"{}\" ;;\n", indent, name,
+                       joined(words.options), joined(words.words));
   return out;
 }
 
@@ -91,7 +94,9 @@ std::string zsh_script() {
 }
 
 std::string fish_script() {
-  std::string out = "# fish completion of infos; load with: infos completion fish | source\ncomplete -c infos -f\n";
+  std::string out =
+      "# fish completion of infos; load with: infos completion fish | source\ncomplete -c infos "
+      "-f\n";
   for (const Command& command : commands()) {
     if (command.listed == Command::Listed::no) continue;
     const std::string name = command.name;
@@ -99,11 +104,12 @@ std::string fish_script() {
     const std::string first = name.substr(0, space);
     std::string when = fmt::format("__fish_seen_subcommand_from {}", first);
     if (space == std::string::npos) {
-      out += fmt::format("complete -c infos -n __fish_use_subcommand -a {} -d '{}'\n", first, command.summary);
+      out += fmt::format("complete -c infos -n __fish_use_subcommand -a {} -d '{}'\n", first,
+                         command.summary);
     } else {
       out += fmt::format("complete -c infos -n __fish_use_subcommand -a {}\n", first);
-      out +=
-          fmt::format("complete -c infos -n '{}' -a {} -d '{}'\n", when, name.substr(space + 1), command.summary);
+      out += fmt::format("complete -c infos -n '{}' -a {} -d '{}'\n", when, name.substr(space + 1),
+                         command.summary);
       when += fmt::format("; and __fish_seen_subcommand_from {}", name.substr(space + 1));
     }
     const auto options = options_of(command);
@@ -122,8 +128,11 @@ std::string fish_script() {
 int run_completion(const Invocation& given) {
   const std::string& shell = given.words.at(0);
   if (shell != "bash" && shell != "zsh" && shell != "fish")
-    return complain(kUsage, fmt::format("completion '{}': want bash, zsh or fish", shell.substr(0, 64)));
-  const std::string script = shell == "bash" ? bash_script() : shell == "zsh" ? zsh_script() : fish_script();
+    return complain(kUsage,
+                    fmt::format("completion '{}': want bash, zsh or fish", shell.substr(0, 64)));
+  const std::string script = shell == "bash"  ? bash_script()
+                             : shell == "zsh" ? zsh_script()
+                                              : fish_script();
   std::fputs(script.c_str(), stdout);
   return kDone;
 }

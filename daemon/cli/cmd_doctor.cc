@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `infos doctor`: what is wrong with this machine, line by line, and what to do. Changes nothing that it does not undo.
+// `infos doctor`: what is wrong with this machine, line by line, and what to do. Changes nothing
+// that it does not undo.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -31,7 +32,8 @@ Finding judge_port(std::uint16_t port) {
   Finding out{"port", Health::ok, fmt::format("{} is free", port), ""};
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0)
-    return {"port", Health::fail, fmt::format("no TCP socket: {}", std::strerror(errno)), "is IPv4 switched off?"};
+    return {"port", Health::fail, fmt::format("no TCP socket: {}", std::strerror(errno)),
+            "is IPv4 switched off?"};
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
@@ -42,7 +44,9 @@ Finding judge_port(std::uint16_t port) {
     out.health = Health::warn;
     out.seen = fmt::format("127.0.0.1:{}: {}", port, std::strerror(errno));
     out.advice = fmt::format(
-        "an infosd that runs already, or another program (ss -ltnp 'sport = :{}'); or start with --port", port);
+        "an infosd that runs already, or another program (ss -ltnp 'sport = :{}'); or start with "
+        "--port",
+        port);
   }
   ::close(fd);
   return out;
@@ -78,9 +82,12 @@ Finding judge_daemon() {
   const int status = out ? ::pclose(out) : -1;
   std::string line(text.data(), n);
   line.resize(std::min(line.size(), line.find('\n')));
-  if (status != 0) return {"infosd", Health::fail, fmt::format("{} does not run: {}", path, line), "build it anew"};
+  if (status != 0)
+    return {"infosd", Health::fail, fmt::format("{} does not run: {}", path, line),
+            "build it anew"};
   if (line.find(INFOS_VERSION) == std::string::npos)
-    return {"infosd", Health::warn, line, fmt::format("infos is {}: install both from one build", INFOS_VERSION)};
+    return {"infosd", Health::warn, line,
+            fmt::format("infos is {}: install both from one build", INFOS_VERSION)};
   return {"infosd", Health::ok, line, ""};
 }
 
@@ -96,9 +103,10 @@ Finding judge_plugin(const std::string& name) {
     return {"backend " + name, Health::fail, fmt::format("no device: {}", error.message), ""};
   infos_device_info info{};
   info.struct_size = sizeof info;
-  if (api.describe(0, &info, &error) != INFOS_OK) return {"backend " + name, Health::fail, error.message, ""};
-  return {"backend " + name, Health::ok, fmt::format("{} {}: {}", (*plugin)->name(), (*plugin)->build(), info.name),
-          ""};
+  if (api.describe(0, &info, &error) != INFOS_OK)
+    return {"backend " + name, Health::fail, error.message, ""};
+  return {"backend " + name, Health::ok,
+          fmt::format("{} {}: {}", (*plugin)->name(), (*plugin)->build(), info.name), ""};
 }
 
 Finding judge_demo_model() {
@@ -107,14 +115,18 @@ Finding judge_demo_model() {
     return {"demo model", Health::warn, "not there",
             "infos up then needs --model NAME=PATH; or set INFOS_DEMO_MODEL"};
   const auto checkpoint = open_checkpoint(path);
-  if (!checkpoint.ok()) return {"demo model", Health::fail, checkpoint.error().message, "install it anew"};
+  if (!checkpoint.ok())
+    return {"demo model", Health::fail, checkpoint.error().message, "install it anew"};
   return {"demo model", Health::ok, path, ""};
 }
 
 json::value findings_json(const std::vector<Finding>& findings) {
   json::array rows;
   for (const Finding& f : findings)
-    rows.push_back({{"what", f.what}, {"health", to_string(f.health)}, {"seen", f.seen}, {"advice", f.advice}});
+    rows.push_back({{"what", f.what},
+                    {"health", to_string(f.health)},
+                    {"seen", f.seen},
+                    {"advice", f.advice}});
   return {{"findings", std::move(rows)}};
 }
 
@@ -131,7 +143,8 @@ void describe_doctor(boost::program_options::options_description_easy_init add) 
 
 int run_doctor(const Invocation& given) {
   const Output output = INFOS_CLI_TRY(output_option(given));
-  const auto port = static_cast<std::uint16_t>(INFOS_CLI_TRY(count_option(given, "port", 1, 65535)));
+  const auto port =
+      static_cast<std::uint16_t>(INFOS_CLI_TRY(count_option(given, "port", 1, 65535)));
   std::vector<Finding> findings = judge_machine(read_machine());
   findings.push_back(judge_port(port));
   findings.push_back(judge_state(given.text("state-dir")));
@@ -146,9 +159,10 @@ int run_doctor(const Invocation& given) {
     rows.push_back({to_string(f.health), f.what, f.seen});
     if (!f.advice.empty()) rows.push_back({"", "", "-> " + f.advice});
   }
-  const std::string text = output == Output::json ? pretty(findings_json(findings))
-                                                  : print_table({"", "WHAT", "SEEN"}, rows) +
-                                                        fmt::format("\n{} to mend, {} to know\n", fails, warns);
+  const std::string text = output == Output::json
+                               ? pretty(findings_json(findings))
+                               : print_table({"", "WHAT", "SEEN"}, rows) +
+                                     fmt::format("\n{} to mend, {} to know\n", fails, warns);
   std::fputs(text.c_str(), stdout);
   return fails == 0 ? kDone : kFailed;
 }

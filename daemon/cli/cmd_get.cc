@@ -95,13 +95,14 @@ int get_kinds(Output output) {
   std::vector<std::vector<std::string>> rows;
   for (const DeviceKind& k : device_kinds())
     rows.push_back({std::string(k.name), to_string(k.device_class), to_human(k.memory),
-                    fmt::format("{:.0f}", k.memory_bandwidth.bytes_per_second / 1e9), tera(k.peaks.f32),
-                    tera(k.peaks.bf16), tera(k.peaks.i8), tera(k.peaks.f8), fmt::format("{:.0f}", k.watts),
-                    to_string(k.confidence)});
-  std::fputs(
-      print_table({"NAME", "CLASS", "MEMORY", "GB/S", "F32-T", "BF16-T", "I8-T", "F8-T", "WATTS", "FIGURES"}, rows)
-          .c_str(),
-      stdout);
+                    fmt::format("{:.0f}", k.memory_bandwidth.bytes_per_second / 1e9),
+                    tera(k.peaks.f32), tera(k.peaks.bf16), tera(k.peaks.i8), tera(k.peaks.f8),
+                    fmt::format("{:.0f}", k.watts), to_string(k.confidence)});
+  std::fputs(print_table({"NAME", "CLASS", "MEMORY", "GB/S", "F32-T", "BF16-T", "I8-T", "F8-T",
+                          "WATTS", "FIGURES"},
+                         rows)
+                 .c_str(),
+             stdout);
   return kDone;
 }
 
@@ -115,14 +116,15 @@ void print_members(const json::object& object, std::size_t depth) {
       print_members(value.as_object(), depth + 1);
     } else {
       const std::string word = safe_for_terminal(word_of(object, title));
-      std::printf("%s%-*s %s\n", indent.c_str(), static_cast<int>(20 - 2 * depth), (title + ":").c_str(),
-                  word.empty() ? "-" : word.c_str());
+      std::printf("%s%-*s %s\n", indent.c_str(), static_cast<int>(20 - 2 * depth),
+                  (title + ":").c_str(), word.empty() ? "-" : word.c_str());
     }
   }
 }
 
 /// The item of `items` whose `member` is `wanted`.
-const json::value* find_item(const json::array& items, const char* member, const std::string& wanted) {
+const json::value* find_item(const json::array& items, const char* member,
+                             const std::string& wanted) {
   for (const json::value& item : items)
     if (word_of(item, member) == wanted) return &item;
   return nullptr;
@@ -149,12 +151,14 @@ int run_get(const Invocation& given) {
     if (what != listing.what) continue;
     const auto answer = admin_get(given, listing.target);
     if (!answer.ok()) return complain(kFailed, answer.error());
-    const std::string text =
-        output == Output::json ? pretty(*answer) : table_of(listing, list_of(*answer, listing.member));
+    const std::string text = output == Output::json
+                                 ? pretty(*answer)
+                                 : table_of(listing, list_of(*answer, listing.member));
     std::fputs(text.c_str(), stdout);
     return kDone;
   }
-  return complain(kUsage, fmt::format("get '{}': want models, workers or device-kinds", what.substr(0, 64)));
+  return complain(
+      kUsage, fmt::format("get '{}': want models, workers or device-kinds", what.substr(0, 64)));
 }
 
 int run_describe(const Invocation& given) {
@@ -180,7 +184,8 @@ int run_describe(const Invocation& given) {
   if (model) {
     json::object its_workers;
     for (const json::value& worker : list_of(*workers, "workers"))
-      if (word_of(worker, "model") == name) its_workers["worker " + word_of(worker, "worker")] = worker;
+      if (word_of(worker, "model") == name)
+        its_workers["worker " + word_of(worker, "worker")] = worker;
     shown["its_workers"] = std::move(its_workers);
   }
   if (output == Output::json) return std::fputs(pretty(shown).c_str(), stdout), kDone;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `infos model inspect` and `infos model synth`: what a model's files hold, and models of real shape without training.
+// `infos model inspect` and `infos model synth`: what a model's files hold, and models of real
+// shape without training.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,18 +21,20 @@ std::string cost_text(const ModelSummary& summary) {
   const ModelConfig& c = summary.config;
   const Bytes kv = kv_bytes_per_token(c, 2) * c.max_context;
   return fmt::format(
-      "{:<16}{} of weights and {} of KV for one full context in 16 bits\n{:<16}{:.3g} GFLOP per token, {:.3g} at "
+      "{:<16}{} of weights and {} of KV for one full context in 16 bits\n{:<16}{:.3g} GFLOP per "
+      "token, {:.3g} at "
       "full "
       "context\n",
-      "memory", to_human(summary.weight_bytes), to_human(kv), "arithmetic", sequence_flops(c, {1, 0, 1}) / 1e9,
-      sequence_flops(c, {1, c.max_context - 1ULL, 1}) / 1e9);
+      "memory", to_human(summary.weight_bytes), to_human(kv), "arithmetic",
+      sequence_flops(c, {1, 0, 1}) / 1e9, sequence_flops(c, {1, c.max_context - 1ULL, 1}) / 1e9);
 }
 
 std::string tensors_text(const ModelSummary& summary) {
   std::vector<std::vector<std::string>> rows;
   for (const ModelSummary::Tensor& tensor : summary.tensors) {
     std::string dims;
-    for (const std::int64_t dim : tensor.dims) dims += (dims.empty() ? "" : " x ") + std::to_string(dim);
+    for (const std::int64_t dim : tensor.dims)
+      dims += (dims.empty() ? "" : " x ") + std::to_string(dim);
     rows.push_back({tensor.name, to_string(tensor.dtype), dims, to_human(tensor.bytes)});
   }
   return print_table({"TENSOR", "TYPE", "DIMS", "SIZE"}, rows);
@@ -68,7 +71,8 @@ int run_model_inspect(const Invocation& given) {
   if (!summary.ok()) return complain(kFailed, summary.error());
   if (output == Output::json) return std::printf("%s\n", to_json(*summary).c_str()), kDone;
   std::fputs(safe_for_terminal(to_text(*summary) + cost_text(*summary)).c_str(), stdout);
-  if (given.has("tensors")) std::fputs(safe_for_terminal("\n" + tensors_text(*summary)).c_str(), stdout);
+  if (given.has("tensors"))
+    std::fputs(safe_for_terminal("\n" + tensors_text(*summary)).c_str(), stdout);
   return kDone;
 }
 
@@ -77,7 +81,8 @@ void describe_model_synth(boost::program_options::options_description_easy_init 
   const auto text = [](const char* word) { return po::value<std::string>()->value_name(word); };
   add("shape", text("NAME"), "whose shape it has; `infos model synth --shapes` lists them");
   add("shapes", "list the shapes");
-  add("dtype", text("TYPE")->default_value("f16"), "of the matrices: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k");
+  add("dtype", text("TYPE")->default_value("f16"),
+      "of the matrices: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k");
   add("output,o", text("FILE"), "the GGUF file to write; it is replaced as a whole");
   add("seed", text("N")->default_value("1"), "of the random weights");
 }
@@ -92,7 +97,8 @@ int run_model_synth(const Invocation& given) {
   options.seed = INFOS_CLI_TRY(count_option(given, "seed", 0, UINT64_MAX));
   options.shape = given.text("shape");
   options.path = given.text("output");
-  if (options.shape.empty()) return complain(kUsage, "model synth: want --shape, one of " + shapes_text());
+  if (options.shape.empty())
+    return complain(kUsage, "model synth: want --shape, one of " + shapes_text());
   if (options.path.empty()) return complain(kUsage, "model synth: want -o FILE");
   if (!named_shape(options.shape).ok())
     return complain(kUsage, bad_option("shape", options.shape, "one of " + shapes_text()));

@@ -17,9 +17,12 @@ namespace json = boost::json;
 
 const char* word(PluginCheckResult::Outcome outcome) {
   switch (outcome) {
-    case PluginCheckResult::Outcome::passed: return "passed";
-    case PluginCheckResult::Outcome::failed: return "failed";
-    case PluginCheckResult::Outcome::skipped: return "skipped";
+    case PluginCheckResult::Outcome::passed:
+      return "passed";
+    case PluginCheckResult::Outcome::failed:
+      return "failed";
+    case PluginCheckResult::Outcome::skipped:
+      return "skipped";
   }
   return "unknown";
 }
@@ -27,7 +30,8 @@ const char* word(PluginCheckResult::Outcome outcome) {
 json::value report_json(const PluginReport& report) {
   json::array checks;
   for (const PluginCheckResult& check : report.checks)
-    checks.push_back({{"name", check.name}, {"outcome", word(check.outcome)}, {"detail", check.detail}});
+    checks.push_back(
+        {{"name", check.name}, {"outcome", word(check.outcome)}, {"detail", check.detail}});
   return {{"plugin", report.plugin}, {"ok", report.ok()}, {"checks", std::move(checks)}};
 }
 
@@ -49,7 +53,8 @@ int run_plugin_check(const Invocation& given) {
   options.device_options = given.text("device-options");
   options.deadline = INFOS_CLI_TRY(parse_duration(given.text("deadline")));
   const PluginReport report = check_plugin(given.words.at(0), options);
-  const std::string text = output == Output::json ? pretty(report_json(report)) : safe_for_terminal(report.text());
+  const std::string text =
+      output == Output::json ? pretty(report_json(report)) : safe_for_terminal(report.text());
   std::fputs(text.c_str(), stdout);
   return report.ok() ? kDone : kFailed;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `infos simulate`: the production cores in a modelled world: one run, a swarm of faulty ones, or a recording again.
+// `infos simulate`: the production cores in a modelled world: one run, a swarm of faulty ones, or a
+// recording again.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -17,7 +18,8 @@ constexpr std::uint64_t kRecordingMax = 4ULL << 30;
 
 std::string map_text(const std::map<std::string, std::uint64_t>& counts) {
   std::string out;
-  for (const auto& [name, n] : counts) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, name);
+  for (const auto& [name, n] : counts)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, name);
   return out.empty() ? "none" : out;
 }
 
@@ -59,7 +61,8 @@ int run_fuzz(const Invocation& given, Output output) {
     return report.failures.empty() ? kDone : kFailed;
   }
   std::printf("%llu seeds, %llu requests, %llu events\nfaults    %s\noutcomes  %s\n",
-              static_cast<unsigned long long>(report.seeds), static_cast<unsigned long long>(report.requests),
+              static_cast<unsigned long long>(report.seeds),
+              static_cast<unsigned long long>(report.requests),
               static_cast<unsigned long long>(report.events), map_text(report.faults).c_str(),
               map_text(report.outcomes).c_str());
   for (const FuzzFailure& failure : report.failures)
@@ -77,11 +80,12 @@ std::string report_text(const SimulateReport& r) {
     return out;
   };
   return fmt::format(
-             "{} requests ({}) in {:.1f} virtual s\n{:.1f} tokens/s, {} of {} prompt tokens cached, {} "
+             "{} requests ({}) in {:.1f} virtual s\n{:.1f} tokens/s, {} of {} prompt tokens "
+             "cached, {} "
              "preemptions\n"
              "{} events, effect hash {:016x}\n\n",
-             r.requests, map_text(r.outcomes), r.virtual_seconds, r.tokens_per_second, r.cached_tokens,
-             r.prompt_tokens, r.preemptions, r.events, r.hash) +
+             r.requests, map_text(r.outcomes), r.virtual_seconds, r.tokens_per_second,
+             r.cached_tokens, r.prompt_tokens, r.preemptions, r.events, r.hash) +
          print_table({"ms", "MEAN", "P50", "P90", "P99", "MAX"},
                      {row("first token", r.first_token), row("between tokens", r.inter_token),
                       row("whole answer", r.whole_answer)});
@@ -90,7 +94,8 @@ std::string report_text(const SimulateReport& r) {
 int run_once(const Invocation& given, Output output) {
   SimulateOptions options;
   options.seed = INFOS_CLI_TRY(count_option(given, "seed", 0, UINT64_MAX));
-  options.workers = static_cast<std::uint32_t>(INFOS_CLI_TRY(count_option(given, "workers", 1, 4096)));
+  options.workers =
+      static_cast<std::uint32_t>(INFOS_CLI_TRY(count_option(given, "workers", 1, 4096)));
   options.workload.requests = INFOS_CLI_TRY(count_option(given, "requests", 1, 1ULL << 32));
   options.workload.requests_per_second = INFOS_CLI_TRY(real_option(given, "rate", 0.0001, 1e9));
   const std::string record = given.text("record");
@@ -112,10 +117,12 @@ void describe_simulate(boost::program_options::options_description_easy_init add
   namespace po = boost::program_options;
   const auto text = [](const char* word) { return po::value<std::string>()->value_name(word); };
   add("fuzz", "run --seeds faulty worlds and check the invariants after every event");
-  add("replay", text("FILE"), "tell the cores what infosd --record wrote, and compare what they do");
+  add("replay", text("FILE"),
+      "tell the cores what infosd --record wrote, and compare what they do");
   add("seed", text("N")->default_value("1"), "the first seed");
   add("seeds", text("N")->default_value("100"), "with --fuzz: how many");
-  add("requests", text("N")->default_value("1000"), "of one run; with --fuzz: of each seed (default 60)");
+  add("requests", text("N")->default_value("1000"),
+      "of one run; with --fuzz: of each seed (default 60)");
   add("rate", text("R")->default_value("20"), "requests per second, in virtual time");
   add("workers", text("N")->default_value("1"), "of the modelled node");
   add("record", text("FILE"), "write what the cores were told, for --replay");

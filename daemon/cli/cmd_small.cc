@@ -7,12 +7,15 @@
 
 namespace infos::cli {
 
-void describe_version(boost::program_options::options_description_easy_init add) { describe_output(add); }
+void describe_version(boost::program_options::options_description_easy_init add) {
+  describe_output(add);
+}
 
 int run_version(const Invocation& given) {
   const Output output = INFOS_CLI_TRY(output_option(given));
   if (output == Output::json) {
-    std::printf("{\n  \"version\": \"%s\",\n  \"compiler\": \"%s\"\n}\n", INFOS_VERSION, __VERSION__);
+    std::printf("{\n  \"version\": \"%s\",\n  \"compiler\": \"%s\"\n}\n", INFOS_VERSION,
+                __VERSION__);
   } else {
     std::printf("infos %s\n", INFOS_VERSION);
   }

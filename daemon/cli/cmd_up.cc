@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `infos up`: one node in the foreground. Starts infosd beside this program, waits until a model is routable, says how
-// to use it, and ends with it.
+// `infos up`: one node in the foreground. Starts infosd beside this program, waits until a model is
+// routable, says how to use it, and ends with it.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -30,7 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr int kRestartsMax = 3;
 
-/// The socket to give to infosd: the one asked for, the user's own, or, where another infosd answers there, one more.
+/// The socket to give to infosd: the one asked for, the user's own, or, where another infosd
+/// answers there, one more.
 Result<std::string> admin_socket_for_up(const Invocation& given) {
   std::string path = given.has("admin-socket") ? given.text("admin-socket") : user_admin_socket();
   if (!given.has("admin-socket")) {
@@ -45,21 +46,25 @@ Result<std::string> admin_socket_for_up(const Invocation& given) {
   std::error_code failed;
   if (!folder.empty() && !fs::exists(folder, failed)) {
     fs::create_directories(folder, failed);
-    if (failed) return Error{ErrorCode::io, fmt::format("cannot make {}: {}", folder.string(), failed.message())};
+    if (failed)
+      return Error{ErrorCode::io,
+                   fmt::format("cannot make {}: {}", folder.string(), failed.message())};
     fs::permissions(folder, fs::perms::owner_all, failed);
   }
   struct stat status {};
-  if (!folder.empty() && ::stat(folder.c_str(), &status) == 0 && status.st_uid != ::getuid() && ::getuid() != 0)
+  if (!folder.empty() && ::stat(folder.c_str(), &status) == 0 && status.st_uid != ::getuid() &&
+      ::getuid() != 0)
     return Error{ErrorCode::io,
-                 fmt::format("{} belongs to another user; name a socket with --admin-socket", folder.string())};
+                 fmt::format("{} belongs to another user; name a socket with --admin-socket",
+                             folder.string())};
   return path;
 }
 
 /// infosd's arguments. Errors: not_found when there is no model to serve.
 Result<std::vector<std::string>> arguments_of(const Invocation& given, const std::string& socket) {
   const std::string port = given.text("port");
-  std::vector<std::string> out{"--listen", fmt::format("{}:{}", given.text("host"), port), "--admin-socket",
-                               socket};
+  std::vector<std::string> out{"--listen", fmt::format("{}:{}", given.text("host"), port),
+                               "--admin-socket", socket};
   for (const char* name :
        {"state", "config", "threads", "cores", "kv-memory", "max-running", "record", "api-keys"}) {
     if (!given.has(name)) continue;
@@ -77,8 +82,9 @@ Result<std::vector<std::string>> arguments_of(const Invocation& given, const std
     if (demo.empty()) {
       std::string places;
       for (const std::string& place : demo_model_places()) places += "\n  " + place;
-      return Error{ErrorCode::not_found,
-                   "the demo model is not there; name one with --model NAME=PATH. Looked for:" + places};
+      return Error{
+          ErrorCode::not_found,
+          "the demo model is not there; name one with --model NAME=PATH. Looked for:" + places};
     }
     models.push_back("infos-demo=" + demo);
   }
@@ -135,7 +141,8 @@ Progress read_progress(const std::string& socket) {
     out.text += fmt::format("{}{}: {}", out.text.empty() ? "" : ", ", model, phase);
     if (total > 0 && done < total) out.text += fmt::format(" {:.0f} %", 100 * done / total);
     // One that never served and keeps ending will not serve: people wait here for an answer.
-    if (phase != "failed" && std::atoi(word_of(worker, "restarts").c_str()) < kRestartsMax) continue;
+    if (phase != "failed" && std::atoi(word_of(worker, "restarts").c_str()) < kRestartsMax)
+      continue;
     ++failures;
     out.failure += fmt::format("{}model {}: {}", out.failure.empty() ? "" : "; ", model,
                                safe_for_terminal(word_of(worker, "last_exit")));
@@ -151,11 +158,12 @@ void print_banner(const std::string& url, const std::string& socket) {
   const std::string socket_hint = socket == default_admin_socket() ? "" : " --socket " + socket;
   const std::string url_hint = url == "http://127.0.0.1:8080" ? "" : " --url " + url;
   std::printf("infos is ready: %s\n\n", url.c_str());
-  std::printf("  models    %s/v1/models\n  health    %s/ready\n  metrics   %s/metrics\n\n", url.c_str(),
-              url.c_str(), url.c_str());
+  std::printf("  models    %s/v1/models\n  health    %s/ready\n  metrics   %s/metrics\n\n",
+              url.c_str(), url.c_str(), url.c_str());
   std::printf(
       "ask it:\n  curl %s/v1/chat/completions -H 'content-type: application/json' \\\n"
-      "    -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n"
+      "    -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": "
+      "\"Hello!\"}]}'\n"
       "  infos chat%s %s \"Hello!\"\n",
       url.c_str(), model.c_str(), url_hint.c_str(), model.c_str());
   std::printf("look:\n  infos get workers%s\n\nCtrl-C ends it.\n", socket_hint.c_str());
@@ -191,8 +199,9 @@ class UpSession {
   void take_line(const std::string& line) {
     const std::size_t at = line.find("url=");
     if (line.starts_with("infosd ready") && at != std::string::npos) {
-      url_ = line.substr(at + 4,
-                         line.find(' ', at) == std::string::npos ? std::string::npos : line.find(' ', at) - at - 4);
+      url_ = line.substr(at + 4, line.find(' ', at) == std::string::npos
+                                     ? std::string::npos
+                                     : line.find(' ', at) - at - 4);
     } else if (!line.empty()) {
       std::printf("%s\n", safe_for_terminal(line).c_str());
     }
@@ -213,15 +222,19 @@ class UpSession {
   }
   /// Until a signal, output, or the next look.
   void wait() {
-    pollfd waiting[2] = {{signals_, POLLIN, 0}, {child_.output_ended() ? -1 : child_.output_fd(), POLLIN, 0}};
+    pollfd waiting[2] = {{signals_, POLLIN, 0},
+                         {child_.output_ended() ? -1 : child_.output_fd(), POLLIN, 0}};
     const int limit = ready_ && asked_to_stop_ == 0 ? 1000 : 100;
     if (::poll(waiting, 2, limit) <= 0 || (waiting[0].revents & POLLIN) == 0) return;
     signalfd_siginfo info{};
     if (::read(signals_, &info, sizeof info) != sizeof info || info.ssi_signo == SIGCHLD) return;
     progress_.clear();
-    // infosd lets requests end after the first, ends at once after the second; the third is not left to it.
+    // infosd lets requests end after the first, ends at once after the second; the third is not
+    // left to it.
     child_.signal(++asked_to_stop_ > 2 ? SIGKILL : SIGTERM);
-    std::fputs(asked_to_stop_ == 1 ? "\nstopping; once more to stop at once\n" : "\nstopping at once\n", stderr);
+    std::fputs(
+        asked_to_stop_ == 1 ? "\nstopping; once more to stop at once\n" : "\nstopping at once\n",
+        stderr);
   }
   int finish(const DaemonChild::Ending& ending) {
     while (const auto line = child_.next_line()) take_line(*line);
@@ -252,7 +265,8 @@ void describe_up(boost::program_options::options_description_easy_init add) {
       "serve this GGUF file or Hugging Face directory; may be repeated; default: the demo model");
   add("config", text("FILE"), "serve what this spec says, in place of --model");
   add("port", text("N")->default_value("8080"), "0: any free one");
-  add("host", text("ADDRESS")->default_value("127.0.0.1"), "address to listen on; off loopback needs --insecure");
+  add("host", text("ADDRESS")->default_value("127.0.0.1"),
+      "address to listen on; off loopback needs --insecure");
   add("insecure", "allow --host off loopback, without TLS");
   add("state", text("FILE"), "database that keeps what was applied over restarts");
   add("threads", text("N"), "compute threads of each model; default: all cores");

@@ -31,14 +31,17 @@ std::string help_of(const Command& command) {
 
 std::string help_of_all() {
   std::string out =
-      "infos: the inference operating system, from the command line\n\nusage: infos COMMAND [options]\n\n";
+      "infos: the inference operating system, from the command line\n\nusage: infos COMMAND "
+      "[options]\n\n";
   std::size_t width = 0;
   for (const Command& command : commands())
-    if (command.listed == Command::Listed::yes) width = std::max(width, std::string(command.name).size());
+    if (command.listed == Command::Listed::yes)
+      width = std::max(width, std::string(command.name).size());
   for (const Command& command : commands())
     if (command.listed == Command::Listed::yes)
       out += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
-  return out + "\n`infos COMMAND --help` says more. Exit codes: 0 done, 1 it failed, 2 asked wrongly.\n";
+  return out +
+         "\n`infos COMMAND --help` says more. Exit codes: 0 done, 1 it failed, 2 asked wrongly.\n";
 }
 
 int complain(int code, const std::string& what) {
@@ -50,7 +53,8 @@ int complain(int code, const std::string& what) {
 int complain(int code, const Error& error) { return complain(code, error.message); }
 
 Error bad_option(const char* name, const std::string& value, const std::string& want) {
-  return {ErrorCode::invalid_argument, fmt::format("--{} '{}': want {}", name, value.substr(0, 200), want)};
+  return {ErrorCode::invalid_argument,
+          fmt::format("--{} '{}': want {}", name, value.substr(0, 200), want)};
 }
 
 Result<std::uint64_t> count_option(const Invocation& given, const char* name, std::uint64_t low,
@@ -67,14 +71,15 @@ Result<double> real_option(const Invocation& given, const char* name, double low
   const std::string text = given.text(name);
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) || value < low ||
-      value > high)
+  if (code != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < low || value > high)
     return bad_option(name, text, fmt::format("a number from {} to {}", low, high));
   return value;
 }
 
 void describe_output(po::options_description_easy_init& add) {
-  add("output,o", po::value<std::string>()->default_value("table")->value_name("FORMAT"), "table or json");
+  add("output,o", po::value<std::string>()->default_value("table")->value_name("FORMAT"),
+      "table or json");
 }
 
 Result<Output> output_option(const Invocation& given) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of `infos`: one table from which parsing, --help and shell completion all follow. A command lives in its
-// own file and adds one line to commands.cc. Exit codes: 0 done, 1 it failed, 2 asked wrongly.
+// The commands of `infos`: one table from which parsing, --help and shell completion all follow. A
+// command lives in its own file and adds one line to commands.cc. Exit codes: 0 done, 1 it failed,
+// 2 asked wrongly.
 #pragma once
 
 #include <boost/program_options.hpp>
@@ -24,7 +25,9 @@ struct Invocation {
 
   bool has(const char* name) const { return options.count(name) > 0; }
   /// The option's text, or its default, or "".
-  std::string text(const char* name) const { return has(name) ? options[name].as<std::string>() : std::string(); }
+  std::string text(const char* name) const {
+    return has(name) ? options[name].as<std::string>() : std::string();
+  }
 };
 
 /// Adds options; nothing else may know them.
@@ -37,7 +40,8 @@ struct Command {
   const char* usage;                 ///< "[MODEL] [MESSAGE]"; options are added
   const char* more;                  ///< examples and what else a reader needs; may be ""
   std::size_t words_min, words_max;  ///< how many words it takes
-  std::vector<std::string> choices;  ///< of its first word, for completion; empty: files or free text
+  std::vector<std::string>
+      choices;  ///< of its first word, for completion; empty: files or free text
   Describe describe;
   int (*run)(const Invocation& given);
   Listed listed = Listed::yes;
@@ -56,7 +60,8 @@ int complain(int code, const Error& error);
 
 /// A wrong option value: "--name 'value': want what", for exit code 2.
 Error bad_option(const char* name, const std::string& value, const std::string& want);
-/// Whole number in [low, high] / number in [low, high]. Requires: the option is given or has a default.
+/// Whole number in [low, high] / number in [low, high]. Requires: the option is given or has a
+/// default.
 Result<std::uint64_t> count_option(const Invocation& given, const char* name, std::uint64_t low,
                                    std::uint64_t high);
 Result<double> real_option(const Invocation& given, const char* name, double low, double high);
@@ -67,11 +72,12 @@ void describe_output(boost::program_options::options_description_easy_init& add)
 Result<Output> output_option(const Invocation& given);
 
 /// Yields the value, or complains and returns kUsage from the enclosing run function.
-#define INFOS_CLI_TRY(expression)                                                                              \
-  ({                                                                                                           \
-    auto infos_cli_result = (expression);                                                                      \
-    if (!infos_cli_result.ok()) return ::infos::cli::complain(::infos::cli::kUsage, infos_cli_result.error()); \
-    std::move(infos_cli_result).value();                                                                       \
+#define INFOS_CLI_TRY(expression)                                                    \
+  ({                                                                                 \
+    auto infos_cli_result = (expression);                                            \
+    if (!infos_cli_result.ok())                                                      \
+      return ::infos::cli::complain(::infos::cli::kUsage, infos_cli_result.error()); \
+    std::move(infos_cli_result).value();                                             \
   })
 
 }  // namespace infos::cli

@@ -135,7 +135,16 @@ examples:
        nullptr,
        run_completion},
       {"version", "print the version", "", "", 0, 0, {}, describe_version, run_version},
-      {"spec-reference", "print docs/spec-reference.md", "", "", 0, 0, {}, nullptr, run_spec_reference, Listed::no},
+      {"spec-reference",
+       "print docs/spec-reference.md",
+       "",
+       "",
+       0,
+       0,
+       {},
+       nullptr,
+       run_spec_reference,
+       Listed::no},
   };
   return table;
 }

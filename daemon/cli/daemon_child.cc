@@ -36,7 +36,8 @@ constexpr std::size_t kLineMax = 64u << 10;
 
 }  // namespace
 
-Result<DaemonChild> DaemonChild::start(const std::string& path, const std::vector<std::string>& arguments) {
+Result<DaemonChild> DaemonChild::start(const std::string& path,
+                                       const std::vector<std::string>& arguments) {
   if (::access(path.c_str(), X_OK) != 0)
     return Error{ErrorCode::not_found,
                  fmt::format("{} is not there or not executable; it belongs beside infos", path)};

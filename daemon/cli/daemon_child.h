@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// infosd as a child process of `infos up`: started in its own process group, told to end, never left behind.
+// infosd as a child process of `infos up`: started in its own process group, told to end, never
+// left behind.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +16,8 @@ namespace infos::cli {
 class DaemonChild {
  public:
   /// Starts `path` with its stdout in a pipe; it gets SIGTERM when this process dies. Errors: io.
-  static Result<DaemonChild> start(const std::string& path, const std::vector<std::string>& arguments);
+  static Result<DaemonChild> start(const std::string& path,
+                                   const std::vector<std::string>& arguments);
   DaemonChild(DaemonChild&& other) noexcept;
   DaemonChild& operator=(DaemonChild&&) = delete;
   ~DaemonChild();  ///< kills it if it still runs

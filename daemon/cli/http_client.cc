@@ -45,18 +45,21 @@ class Socket {
 Status wait_for(int fd, short events, Duration limit, const std::string& what) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit.ns);
   while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                          deadline - std::chrono::steady_clock::now())
+                          .count();
     pollfd waiting{fd, events, 0};
     const int n = ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
     if (n > 0) return {};
     if (n == 0)
-      return Error{ErrorCode::deadline_exceeded, fmt::format("{}: nothing for {}", what, to_string(limit))};
+      return Error{ErrorCode::deadline_exceeded,
+                   fmt::format("{}: nothing for {}", what, to_string(limit))};
     if (errno != EINTR) return Error{ErrorCode::io, fmt::format("poll: {}", std::strerror(errno))};
   }
 }
 
-Result<Socket> connect_to(const sockaddr* address, socklen_t length, const Endpoint& endpoint, Duration limit) {
+Result<Socket> connect_to(const sockaddr* address, socklen_t length, const Endpoint& endpoint,
+                          Duration limit) {
   Socket socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.fd() < 0) return Error{ErrorCode::io, fmt::format("socket: {}", std::strerror(errno))};
   if (::connect(socket.fd(), address, length) != 0) {
@@ -68,8 +71,8 @@ Result<Socket> connect_to(const sockaddr* address, socklen_t length, const Endpo
     socklen_t size = sizeof problem;
     ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &problem, &size);
     if (problem != 0)
-      return Error{ErrorCode::unavailable,
-                   fmt::format("cannot connect to {}: {}", endpoint.name(), std::strerror(problem))};
+      return Error{ErrorCode::unavailable, fmt::format("cannot connect to {}: {}", endpoint.name(),
+                                                       std::strerror(problem))};
   }
   return socket;
 }
@@ -79,15 +82,17 @@ Result<Socket> open_socket(const Endpoint& endpoint, Duration limit) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (endpoint.unix_path.size() >= sizeof address.sun_path)
-      return Error{ErrorCode::invalid_argument, fmt::format("socket path '{}' is longer than {} bytes",
-                                                            endpoint.unix_path, sizeof address.sun_path - 1)};
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("socket path '{}' is longer than {} bytes", endpoint.unix_path,
+                               sizeof address.sun_path - 1)};
     std::memcpy(address.sun_path, endpoint.unix_path.data(), endpoint.unix_path.size());
     return connect_to(reinterpret_cast<const sockaddr*>(&address), sizeof address, endpoint, limit);
   }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int code = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  const int code =
+      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
   if (code != 0)
     return Error{ErrorCode::unavailable,
                  fmt::format("cannot find host '{}': {}", endpoint.host, ::gai_strerror(code))};
@@ -119,14 +124,16 @@ Status send_all(int fd, std::string_view bytes, Duration limit) {
 
 std::string Endpoint::name() const {
   if (host.empty()) return "unix:" + unix_path;
-  return fmt::format("http://{}:{}{}", host.find(':') == std::string::npos ? host : "[" + host + "]", port, prefix);
+  return fmt::format("http://{}:{}{}",
+                     host.find(':') == std::string::npos ? host : "[" + host + "]", port, prefix);
 }
 
 Result<Endpoint> parse_endpoint(const std::string& url) {
   const auto refuse = [&] {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("'{}' is not a URL this client can use: want http://HOST:PORT or unix:PATH",
-                             url.substr(0, 200))};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("'{}' is not a URL this client can use: want http://HOST:PORT or unix:PATH",
+                    url.substr(0, 200))};
   };
   Endpoint out;
   if (url.starts_with("unix:")) {
@@ -151,7 +158,8 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
   }
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
   const auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
-  if (rest.empty() || code != std::errc{} || end != port.data() + port.size() || out.port == 0) return refuse();
+  if (rest.empty() || code != std::errc{} || end != port.data() + port.size() || out.port == 0)
+    return refuse();
   if (rest.find_first_of(" \r\n/?#@") != std::string::npos) return refuse();
   out.host = rest;
   return out;
@@ -169,11 +177,14 @@ std::string default_admin_socket() {
   return ::access(system, R_OK | W_OK) == 0 ? system : user_admin_socket();
 }
 
-std::string http_request_text(const Endpoint& endpoint, const HttpCall& call, KeepAlive keep_alive) {
-  const std::string host =
-      endpoint.host.empty() ? "localhost" : endpoint.name().substr(7, endpoint.name().find('/', 7) - 7);
-  std::string out = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: infos\r\nAccept: */*\r\n", call.method,
-                                endpoint.prefix, call.target, host);
+std::string http_request_text(const Endpoint& endpoint, const HttpCall& call,
+                              KeepAlive keep_alive) {
+  const std::string host = endpoint.host.empty()
+                               ? "localhost"
+                               : endpoint.name().substr(7, endpoint.name().find('/', 7) - 7);
+  std::string out =
+      fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: infos\r\nAccept: */*\r\n",
+                  call.method, endpoint.prefix, call.target, host);
   if (!call.api_key.empty()) out += fmt::format("Authorization: Bearer {}\r\n", call.api_key);
   if (!call.body.empty()) out += "Content-Type: application/json\r\n";
   if (call.method != "GET") out += fmt::format("Content-Length: {}\r\n", call.body.size());
@@ -184,7 +195,8 @@ std::string http_request_text(const Endpoint& endpoint, const HttpCall& call, Ke
 Result<HttpAnswer> http_stream(const Endpoint& endpoint, const HttpCall& call,
                                const std::function<Stream(std::string_view piece)>& on_piece) {
   const Socket socket = INFOS_TRY(open_socket(endpoint, call.connect_timeout));
-  INFOS_TRY(send_all(socket.fd(), http_request_text(endpoint, call, KeepAlive::no), call.silence_timeout));
+  INFOS_TRY(send_all(socket.fd(), http_request_text(endpoint, call, KeepAlive::no),
+                     call.silence_timeout));
   HttpAnswer answer;
   Stream wish = Stream::go_on;
   bool too_long = false;
@@ -203,9 +215,11 @@ Result<HttpAnswer> http_stream(const Endpoint& endpoint, const HttpCall& call,
   while (!parser.done() && wish == Stream::go_on) {
     const ssize_t n = ::recv(socket.fd(), buffer.data(), buffer.size(), 0);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      INFOS_TRY(wait_for(socket.fd(), POLLIN, call.silence_timeout, "waiting for " + endpoint.name()));
+      INFOS_TRY(
+          wait_for(socket.fd(), POLLIN, call.silence_timeout, "waiting for " + endpoint.name()));
     } else if (n < 0 && errno != EINTR) {
-      return Error{ErrorCode::unavailable, fmt::format("{}: {}", endpoint.name(), std::strerror(errno))};
+      return Error{ErrorCode::unavailable,
+                   fmt::format("{}: {}", endpoint.name(), std::strerror(errno))};
     } else if (n == 0) {
       INFOS_TRY(parser.end());
     } else if (n > 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small blocking HTTP/1.1 client over TCP and Unix sockets: what commands use to talk to infosd. Bounded in time and
-// size; no TLS, so it is for loopback, Unix sockets and trusted networks. One request a connection. Any thread.
+// A small blocking HTTP/1.1 client over TCP and Unix sockets: what commands use to talk to infosd.
+// Bounded in time and size; no TLS, so it is for loopback, Unix sockets and trusted networks. One
+// request a connection. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct Endpoint {
 /// "http://HOST:PORT[/PREFIX]" or "unix:PATH". Errors: invalid_argument.
 Result<Endpoint> parse_endpoint(const std::string& url);
 
-/// The Unix socket of this machine's infosd: $INFOS_ADMIN_SOCKET, else /run/infos/admin.sock if it is there, else the
-/// user's own.
+/// The Unix socket of this machine's infosd: $INFOS_ADMIN_SOCKET, else /run/infos/admin.sock if it
+/// is there, else the user's own.
 std::string default_admin_socket();
 /// $XDG_RUNTIME_DIR/infos/admin.sock, or under /tmp.
 std::string user_admin_socket();
@@ -47,8 +48,8 @@ struct HttpAnswer {
 /// Errors: unavailable (cannot connect, cut off), deadline_exceeded, corrupt, resource_exhausted.
 Result<HttpAnswer> http_call(const Endpoint& endpoint, const HttpCall& call);
 
-/// As http_call, but hands the body on as it comes when the status is 200; other bodies are gathered. `on_piece`
-/// returns whether to go on.
+/// As http_call, but hands the body on as it comes when the status is 200; other bodies are
+/// gathered. `on_piece` returns whether to go on.
 enum class Stream { go_on, stop };
 Result<HttpAnswer> http_stream(const Endpoint& endpoint, const HttpCall& call,
                                const std::function<Stream(std::string_view piece)>& on_piece);

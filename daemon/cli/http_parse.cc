@@ -15,14 +15,16 @@ Error corrupt(std::string what) {
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r' || text.back() == '\n'))
+  while (!text.empty() &&
+         (text.back() == ' ' || text.back() == '\t' || text.back() == '\r' || text.back() == '\n'))
     text.remove_suffix(1);
   return text;
 }
 
 bool same_word(std::string_view a, std::string_view b) {
   const auto low = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return low(x) == low(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return low(x) == low(y); });
 }
 
 }  // namespace
@@ -45,7 +47,8 @@ Status HttpAnswerParser::read_header(std::string_view name, std::string_view val
     if (framing_ != Framing::chunked) framing_ = Framing::length;
     left_ = length;
   } else if (same_word(name, "transfer-encoding")) {
-    if (!same_word(value, "chunked")) return corrupt(fmt::format("transfer-encoding '{}'", value.substr(0, 40)));
+    if (!same_word(value, "chunked"))
+      return corrupt(fmt::format("transfer-encoding '{}'", value.substr(0, 40)));
     framing_ = Framing::chunked;
   } else if (same_word(name, "connection")) {
     keeps_alive_ = !same_word(value, "close");
@@ -101,7 +104,8 @@ Result<std::size_t> HttpAnswerParser::feed(std::string_view bytes) {
     if (state_ == State::body || state_ == State::chunk_data) {
       const bool endless = state_ == State::body && framing_ == Framing::until_end;
       const std::size_t take =
-          endless ? rest.size() : static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
+          endless ? rest.size()
+                  : static_cast<std::size_t>(std::min<std::uint64_t>(left_, rest.size()));
       on_body_(rest.substr(0, take));
       used += take;
       if (endless) continue;
@@ -113,13 +117,16 @@ Result<std::size_t> HttpAnswerParser::feed(std::string_view bytes) {
     const std::size_t take = newline == std::string_view::npos ? rest.size() : newline + 1;
     line_ += rest.substr(0, take);
     used += take;
-    if (line_.size() > (state_ == State::head ? kHeadMax : kLineMax)) return corrupt("a line or head without end");
+    if (line_.size() > (state_ == State::head ? kHeadMax : kLineMax))
+      return corrupt("a line or head without end");
     if (newline == std::string_view::npos) continue;
     switch (state_) {
       case State::head:
         if (line_.ends_with("\r\n\r\n") || line_.ends_with("\n\n")) INFOS_TRY(read_head());
         break;
-      case State::chunk_size: INFOS_TRY(read_chunk_size()); break;
+      case State::chunk_size:
+        INFOS_TRY(read_chunk_size());
+        break;
       case State::chunk_end:
         if (!trim(line_).empty()) return corrupt("a chunk longer than its size");
         line_.clear();
@@ -129,7 +136,8 @@ Result<std::size_t> HttpAnswerParser::feed(std::string_view bytes) {
         if (trim(line_).empty()) state_ = State::done;
         line_.clear();
         break;
-      default: break;
+      default:
+        break;
     }
   }
   return used;
@@ -148,7 +156,8 @@ Status EventParser::feed(std::string_view bytes) {
     const std::size_t newline = bytes.find('\n');
     if (newline == std::string_view::npos) {
       line_ += bytes;
-      if (line_.size() > kLineMax) return Error{ErrorCode::resource_exhausted, "an event longer than 4 MiB"};
+      if (line_.size() > kLineMax)
+        return Error{ErrorCode::resource_exhausted, "an event longer than 4 MiB"};
       return {};
     }
     if (line_.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading HTTP/1.1 answers and server-sent events piece by piece, with bounds, cheaply: what `infos bench` does a
-// hundred thousand times a second. Never touches a socket.
+// Reading HTTP/1.1 answers and server-sent events piece by piece, with bounds, cheaply: what `infos
+// bench` does a hundred thousand times a second. Never touches a socket.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace infos::cli {
 
-/// One answer. Feed bytes as they come; the body is handed on as it comes, without its chunk framing.
+/// One answer. Feed bytes as they come; the body is handed on as it comes, without its chunk
+/// framing.
 class HttpAnswerParser {
  public:
   using OnBody = std::function<void(std::string_view piece)>;

@@ -64,7 +64,8 @@ std::optional<T> smallest_limit(std::string folder, const std::string& file, Par
 }
 
 Bytes meminfo(const std::string& text, const std::string& key) {
-  const std::optional<std::uint64_t> kib = parse_limit(field(text, key).substr(0, field(text, key).find(' ')));
+  const std::optional<std::uint64_t> kib =
+      parse_limit(field(text, key).substr(0, field(text, key).find(' ')));
   return Bytes{kib.value_or(0) << 10};
 }
 
@@ -84,7 +85,8 @@ void read_cores(MachineFacts& facts) {
   facts.cpu_model = field(cpuinfo, "model name");
   std::istringstream words(field(cpuinfo, "flags"));
   for (std::string word; words >> word;)
-    for (const char* known : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx_vnni", "amx_int8"})
+    for (const char* known :
+         {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx_vnni", "amx_int8"})
       if (word == known) facts.cpu_features.push_back(word);
   facts.cores_online = static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   cpu_set_t allowed;
@@ -132,7 +134,8 @@ MachineFacts read_machine() {
   facts.memory_total = meminfo(memory, "MemTotal");
   facts.memory_available = meminfo(memory, "MemAvailable");
   facts.huge_pages = chosen_word(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
-  facts.clock_source = first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  facts.clock_source =
+      first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   facts.unix_time = std::time(nullptr);
   utsname name{};
   if (::uname(&name) == 0) facts.kernel = name.release;

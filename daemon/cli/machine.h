@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine and its limits are, read from /proc, /sys and the kernel: the facts behind `infos doctor`. Never
-// judges and never changes anything.
+// What this machine and its limits are, read from /proc, /sys and the kernel: the facts behind
+// `infos doctor`. Never judges and never changes anything.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace infos::cli {
 /// Facts that could not be read are absent.
 struct MachineFacts {
   std::string cpu_model;
-  std::vector<std::string> cpu_features;  ///< of avx2, fma, f16c, avx512f, avx512bw, avx512vnni, avx_vnni, amx_int8
+  std::vector<std::string>
+      cpu_features;  ///< of avx2, fma, f16c, avx512f, avx512bw, avx512vnni, avx_vnni, amx_int8
   std::uint32_t cores_online = 0;
   std::uint32_t cores_allowed = 0;    ///< by affinity
   std::optional<double> cores_quota;  ///< by the control group

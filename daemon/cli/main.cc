@@ -30,7 +30,8 @@ std::string second_words(const std::string& first) {
   std::string out;
   for (const Command& command : commands()) {
     const std::string name = command.name;
-    if (name.starts_with(first + " ")) out += (out.empty() ? "" : " or ") + name.substr(first.size() + 1);
+    if (name.starts_with(first + " "))
+      out += (out.empty() ? "" : " or ") + name.substr(first.size() + 1);
   }
   return out;
 }
@@ -38,9 +39,10 @@ std::string second_words(const std::string& first) {
 int unknown_command(const std::vector<std::string>& words) {
   const std::string second = second_words(words[0]);
   if (!second.empty())
-    return complain(
-        kUsage, fmt::format("{} '{}': want {}", words[0], words.size() > 1 ? words[1].substr(0, 64) : "", second));
-  return complain(kUsage, fmt::format("unknown command '{}'; `infos --help` lists them", words[0].substr(0, 64)));
+    return complain(kUsage, fmt::format("{} '{}': want {}", words[0],
+                                        words.size() > 1 ? words[1].substr(0, 64) : "", second));
+  return complain(kUsage, fmt::format("unknown command '{}'; `infos --help` lists them",
+                                      words[0].substr(0, 64)));
 }
 
 Result<Invocation> read_options(const Command& command, const std::vector<std::string>& rest) {
@@ -52,14 +54,18 @@ Result<Invocation> read_options(const Command& command, const std::vector<std::s
     po::positional_options_description positional;
     positional.add("words", -1);
     using Style = po::command_line_style::style_t;
-    const int style = Style(po::command_line_style::default_style & ~po::command_line_style::allow_guessing);
-    po::store(po::command_line_parser(rest).options(all).positional(positional).style(style).run(), given.options);
+    const int style =
+        Style(po::command_line_style::default_style & ~po::command_line_style::allow_guessing);
+    po::store(po::command_line_parser(rest).options(all).positional(positional).style(style).run(),
+              given.options);
     po::notify(given.options);
   } catch (const std::exception& error) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("{}: {}; see `infos {} --help`", command.name, error.what(), command.name)};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("{}: {}; see `infos {} --help`", command.name, error.what(), command.name)};
   }
-  if (given.options.count("words")) given.words = given.options["words"].as<std::vector<std::string>>();
+  if (given.options.count("words"))
+    given.words = given.options["words"].as<std::vector<std::string>>();
   return given;
 }
 
@@ -68,16 +74,19 @@ int run(const std::vector<std::string>& words) {
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help")
     return std::fputs(help_of_all().c_str(), stdout), kDone;
   std::size_t taken = 0;
-  const std::vector<std::string> asked = words[0] == "--version" ? std::vector<std::string>{"version"} : words;
+  const std::vector<std::string> asked =
+      words[0] == "--version" ? std::vector<std::string>{"version"} : words;
   const Command* command = find_command(asked, taken);
   if (!command) return unknown_command(asked);
-  const std::vector<std::string> rest(asked.begin() + static_cast<std::ptrdiff_t>(taken), asked.end());
+  const std::vector<std::string> rest(asked.begin() + static_cast<std::ptrdiff_t>(taken),
+                                      asked.end());
   const Result<Invocation> given = read_options(*command, rest);
   if (!given.ok()) return complain(kUsage, given.error());
   if (given->has("help")) return std::fputs(help_of(*command).c_str(), stdout), kDone;
   if (given->words.size() < command->words_min || given->words.size() > command->words_max)
-    return complain(kUsage, fmt::format("{}: got {} word{}, want: infos {} {}", command->name, given->words.size(),
-                                        given->words.size() == 1 ? "" : "s", command->name, command->usage));
+    return complain(kUsage, fmt::format("{}: got {} word{}, want: infos {} {}", command->name,
+                                        given->words.size(), given->words.size() == 1 ? "" : "s",
+                                        command->name, command->usage));
   return command->run(*given);
 }
 

@@ -35,7 +35,8 @@ Result<std::vector<std::string>> list_models(const Endpoint& endpoint, const std
   json::error_code failed;
   const json::value value = json::parse(answer.body, failed);
   const json::value* data = failed ? nullptr : member(&value, "data");
-  if (!data || !data->is_array()) return Error{ErrorCode::corrupt, "/v1/models: the answer has no list 'data'"};
+  if (!data || !data->is_array())
+    return Error{ErrorCode::corrupt, "/v1/models: the answer has no list 'data'"};
   std::vector<std::string> names;
   for (const json::value& model : data->as_array()) names.push_back(text(member(&model, "id")));
   return names;
@@ -49,8 +50,10 @@ Result<StreamEvent> read_stream_event(std::string_view data) {
   }
   json::error_code failed;
   const json::value value = json::parse(data, failed);
-  if (failed || !value.is_object()) return Error{ErrorCode::corrupt, "an event of the stream is not a JSON object"};
-  if (const json::value* error = member(&value, "error")) event.error = text(member(error, "message"));
+  if (failed || !value.is_object())
+    return Error{ErrorCode::corrupt, "an event of the stream is not a JSON object"};
+  if (const json::value* error = member(&value, "error"))
+    event.error = text(member(error, "message"));
   if (const json::value* choices = member(&value, "choices");
       choices && choices->is_array() && !choices->as_array().empty()) {
     const json::value* choice = &choices->as_array().front();

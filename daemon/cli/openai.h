@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The OpenAI-style API as chat and bench speak it: which models there are, and what one event of a stream says.
+// The OpenAI-style API as chat and bench speak it: which models there are, and what one event of a
+// stream says.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of an installation lie, seen from this executable: in a build folder or under a prefix.
+// Where the parts of an installation lie, seen from this executable: in a build folder or under a
+// prefix.
 #pragma once
 
 #include <string>

@@ -16,7 +16,8 @@ std::size_t width(const std::string& text) {
 
 }  // namespace
 
-std::string print_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
+std::string print_table(const std::vector<std::string>& head,
+                        const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const std::string& cell : head) widths.push_back(width(cell));
   for (const auto& row : rows)
@@ -41,7 +42,8 @@ std::string safe_for_terminal(std::string_view text) {
     const auto c = static_cast<unsigned char>(out[i]);
     const bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F;
     // U+0080 to U+009F are control characters too.
-    const bool upper = c == 0xC2 && i + 1 < out.size() && static_cast<unsigned char>(out[i + 1]) < 0xA0;
+    const bool upper =
+        c == 0xC2 && i + 1 < out.size() && static_cast<unsigned char>(out[i + 1]) < 0xA0;
     if (control || upper) out[i] = '?';
     if (upper) out[i + 1] = '?';
   }

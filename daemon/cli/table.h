@@ -9,7 +9,8 @@
 namespace infos::cli {
 
 /// Columns as wide as their widest cell, two spaces between; the last is not padded.
-std::string print_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
+std::string print_table(const std::vector<std::string>& head,
+                        const std::vector<std::vector<std::string>>& rows);
 
 /// Characters that a terminal would act on become '?', so that a server cannot write to it.
 std::string safe_for_terminal(std::string_view text);

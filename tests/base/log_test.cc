@@ -20,7 +20,9 @@ std::string capture(LogFormat format) {
 TEST(Log, Text_IsOneLineOfKeyValue) {
   const std::string line = capture(LogFormat::text);
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
-  EXPECT_NE(line.find("info  test: hello plain=value number=7 hostile=\"a \\\"b\\\"\\u000a{c=d}\""), std::string::npos) << line;
+  EXPECT_NE(line.find("info  test: hello plain=value number=7 hostile=\"a \\\"b\\\"\\u000a{c=d}\""),
+            std::string::npos)
+      << line;
 }
 
 TEST(Log, Json_EscapesAndKeepsNumbers) {

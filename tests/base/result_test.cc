@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: Result carries values and errors, and INFOS_TRY leaves at the first error. Method: direct calls.
+// Goal: Result carries values and errors, and INFOS_TRY leaves at the first error. Method: direct
+// calls.
 #include "topology/base/result.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the generators give the published sequences, everywhere the same. Method: known answers and simple statistics.
+// Goal: the generators give the published sequences, everywhere the same. Method: known answers and
+// simple statistics.
 #include "topology/base/rng.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: quantities parse strictly and print to a form that parses back to the same value. Method: tables and random values.
+// Goal: quantities parse strictly and print to a form that parses back to the same value. Method:
+// tables and random values.
 #include "topology/base/units.h"
 
 #include <gtest/gtest.h>
@@ -21,10 +22,13 @@ TEST(Units, Parse_KnownTexts) {
 }
 
 TEST(Units, Parse_RefusesAnythingElse) {
-  for (const char* text : {"", "16", "GiB", "16 GiB", "16gib", "-1B", "1e3B", "nanB", "infB", "0x10B", "16GiBs", "9e30TiB", "99999999TiB"})
+  for (const char* text : {"", "16", "GiB", "16 GiB", "16gib", "-1B", "1e3B", "nanB", "infB",
+                           "0x10B", "16GiBs", "9e30TiB", "99999999TiB"})
     EXPECT_FALSE(parse_bytes(text).ok()) << text;
-  for (const char* text : {"", "5", "ms", "5 ms", "-5ms", "5sec", "5MS"}) EXPECT_FALSE(parse_duration(text).ok()) << text;
-  for (const char* text : {"", "400", "400Gb", "400Gbps", "-1Gb/s"}) EXPECT_FALSE(parse_bandwidth(text).ok()) << text;
+  for (const char* text : {"", "5", "ms", "5 ms", "-5ms", "5sec", "5MS"})
+    EXPECT_FALSE(parse_duration(text).ok()) << text;
+  for (const char* text : {"", "400", "400Gb", "400Gbps", "-1Gb/s"})
+    EXPECT_FALSE(parse_bandwidth(text).ok()) << text;
 }
 
 TEST(Units, Error_NamesTheTextAndTheUnits) {

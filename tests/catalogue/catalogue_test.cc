@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the figures of device kinds are plausible, sourced and equal to the system descriptions they came from. Method:
-// relations that hold for every real device, and a comparison with the YAML files of the shared data.
+// Goal: the figures of device kinds are plausible, sourced and equal to the system descriptions
+// they came from. Method: relations that hold for every real device, and a comparison with the YAML
+// files of the shared data.
 #include "topology/catalogue/catalogue.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,8 @@ TEST(Catalogue, Figures_ArePlausibleAndSourced) {
         << kind.name;
     EXPECT_GT(kind.memory_bandwidth.bytes_per_second, kind.host_link.bytes_per_second) << kind.name;
     // No device does fewer than 1 or more than 10,000 operations for each byte it reads.
-    const double best = std::max({kind.peaks.f32, kind.peaks.bf16, kind.peaks.f8, kind.peaks.i8, kind.peaks.f4});
+    const double best =
+        std::max({kind.peaks.f32, kind.peaks.bf16, kind.peaks.f8, kind.peaks.i8, kind.peaks.f4});
     EXPECT_GT(best, kind.memory_bandwidth.bytes_per_second) << kind.name;
     EXPECT_LT(best, 1e4 * kind.memory_bandwidth.bytes_per_second) << kind.name;
   }
@@ -78,7 +80,8 @@ TEST(Catalogue, Find_NamesSimilarKinds) {
 TEST(Catalogue, Figures_EqualTheSystemDescriptions) {
   INFOS_NEEDS_DATA("profiles/systems");
   std::size_t compared = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(test::data_path("profiles/systems"))) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::data_path("profiles/systems"))) {
     if (entry.path().extension() != ".yaml") continue;
     std::string name = entry.path().stem();
     for (char& c : name) c = c == '_' ? '-' : c;

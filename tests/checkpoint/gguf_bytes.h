@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF bytes for tests: raw pieces that a writer would never produce, and a whole tiny model in memory.
+// GGUF bytes for tests: raw pieces that a writer would never produce, and a whole tiny model in
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ class Bytewise {
   Bytewise& head(std::uint64_t tensors, std::uint64_t keys) {
     return raw("GGUF").number<std::uint32_t>(3).number(tensors).number(keys);
   }
-  Bytewise& tensor(std::string_view name, std::vector<std::uint64_t> dims, std::uint32_t type, std::uint64_t offset) {
+  Bytewise& tensor(std::string_view name, std::vector<std::uint64_t> dims, std::uint32_t type,
+                   std::uint64_t offset) {
     text(name).number(static_cast<std::uint32_t>(dims.size()));
     for (const auto dim : dims) number(dim);
     return number(type).number(offset);
@@ -82,18 +84,22 @@ inline TokenizerSource smallest_tokenizer() {
 }
 
 /// The whole file of `config`, weights all zero.
-inline std::vector<std::byte> gguf_bytes(const ModelConfig& config, const TokenizerSource& tokenizer) {
+inline std::vector<std::byte> gguf_bytes(const ModelConfig& config,
+                                         const TokenizerSource& tokenizer) {
   GgufHeader header = *gguf_header(config, tokenizer, DType::f32);
-  const auto visited = visit_tensors(config, ExpertForm::stacked, [&](const TensorSpec& spec) -> Status {
-    header.add_tensor(spec.name, DType::f32, spec.dims);
-    return {};
-  });
+  const auto visited =
+      visit_tensors(config, ExpertForm::stacked, [&](const TensorSpec& spec) -> Status {
+        header.add_tensor(spec.name, DType::f32, spec.dims);
+        return {};
+      });
   visited.value();
   auto bytes = header.bytes();
   for (const auto size : header.tensor_bytes()) bytes.resize(bytes.size() + (size + 31) / 32 * 32);
   return bytes;
 }
 
-inline std::vector<std::byte> smallest_gguf() { return gguf_bytes(smallest_config(), smallest_tokenizer()); }
+inline std::vector<std::byte> smallest_gguf() {
+  return gguf_bytes(smallest_config(), smallest_tokenizer());
+}
 
 }  // namespace infos::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a real GGUF file gives the configuration, weights and tokenizer that it holds.
-// Method: the trained 260 k model, whose facts are known from its makers and whose weights exist in a second format.
+// Method: the trained 260 k model, whose facts are known from its makers and whose weights exist in
+// a second format.
 #include "devices/engine/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,8 @@ TEST(GgufCheckpoint, Stories_ConfigIsTheModels) {
   EXPECT_EQ(config.eos, std::vector<std::int32_t>{2});
 }
 
-// The original file holds the embedding table first after a header of 7 ints, then the attention norms of all layers.
+// The original file holds the embedding table first after a header of 7 ints, then the attention
+// norms of all layers.
 TEST(GgufCheckpoint, Stories_WeightsEqualTheOriginalFile) {
   INFOS_NEEDS_DATA(kStories);
   INFOS_NEEDS_DATA("models/stories260K.bin");
@@ -52,7 +54,9 @@ TEST(GgufCheckpoint, Stories_WeightsEqualTheOriginalFile) {
   EXPECT_EQ(std::memcmp(table->data.data(), original.data() + 28, table->data.size()), 0);
   const TensorView* norm = (*opened)->find("blk.0.attn_norm.weight");
   ASSERT_NE(norm, nullptr);
-  EXPECT_EQ(std::memcmp(norm->data.data(), original.data() + 28 + table->data.size(), norm->data.size()), 0);
+  EXPECT_EQ(
+      std::memcmp(norm->data.data(), original.data() + 28 + table->data.size(), norm->data.size()),
+      0);
   EXPECT_EQ((*opened)->find("blk.5.attn_norm.weight"), nullptr);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a GGUF file that is cut, bent or lying gives an error that names the place, or is the same model; never a
-// crash. Method: a table of single lies with the words that the error must hold; every truncation and every bit flip
-// of the smallest model; under the sanitizers.
+// Goal: a GGUF file that is cut, bent or lying gives an error that names the place, or is the same
+// model; never a crash. Method: a table of single lies with the words that the error must hold;
+// every truncation and every bit flip of the smallest model; under the sanitizers.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,10 +27,13 @@ struct Lie {
 
 void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.name; }
 
-Bytewise key(std::string_view name, GgufType type) { return Bytewise().head(0, 1).text(name).type(type); }
+Bytewise key(std::string_view name, GgufType type) {
+  return Bytewise().head(0, 1).text(name).type(type);
+}
 
 /// One tensor directory entry, then `data` bytes at the next multiple of 32.
-Bytewise one_tensor(std::vector<std::uint64_t> dims, std::uint32_t type, std::uint64_t offset, std::size_t data) {
+Bytewise one_tensor(std::vector<std::uint64_t> dims, std::uint32_t type, std::uint64_t offset,
+                    std::size_t data) {
   return Bytewise().head(1, 0).tensor("w", std::move(dims), type, offset).pad(32).zeros(data);
 }
 
@@ -40,15 +43,30 @@ std::vector<Lie> container_lies() {
       {"Empty", Bytewise(), corrupt, {"magic"}},
       {"Magic", Bytewise().raw("GGML"), corrupt, {"magic", "47 47 4d 4c", "GGUF"}},
       {"Version", Bytewise().raw("GGUF").number(4U), unsupported, {"version", "4", "2 or 3"}},
-      {"BigEndian", Bytewise().raw("GGUF").number(0x03000000U), unsupported, {"version", "big endian"}},
+      {"BigEndian",
+       Bytewise().raw("GGUF").number(0x03000000U),
+       unsupported,
+       {"version", "big endian"}},
       {"TensorCount", Bytewise().head(kHuge, 0), corrupt, {"tensor count"}},
       {"KeyCount", Bytewise().head(0, kHuge), corrupt, {"metadata count"}},
-      {"KeyLength", Bytewise().head(0, 1).number(kHuge), corrupt, {"metadata key 0", "at most 1024"}},
+      {"KeyLength",
+       Bytewise().head(0, 1).number(kHuge),
+       corrupt,
+       {"metadata key 0", "at most 1024"}},
       {"KeyEmpty", Bytewise().head(0, 1).text(""), corrupt, {"metadata key 0", "empty"}},
       {"ValueType", key("k", static_cast<GgufType>(13)), corrupt, {"k", "13", "0 to 12"}},
-      {"StringLength", key("k", GgufType::string).number(kHuge), corrupt, {"k", "18446744073709551615"}},
-      {"StringPastEnd", key("k", GgufType::string).number<std::uint64_t>(5).raw("abc"), corrupt, {"k", "5 bytes"}},
-      {"ArrayCount", key("k", GgufType::array).type(GgufType::u8).number(kHuge), corrupt, {"k", "array of"}},
+      {"StringLength",
+       key("k", GgufType::string).number(kHuge),
+       corrupt,
+       {"k", "18446744073709551615"}},
+      {"StringPastEnd",
+       key("k", GgufType::string).number<std::uint64_t>(5).raw("abc"),
+       corrupt,
+       {"k", "5 bytes"}},
+      {"ArrayCount",
+       key("k", GgufType::array).type(GgufType::u8).number(kHuge),
+       corrupt,
+       {"k", "array of"}},
       {"ArrayPastEnd",
        key("k", GgufType::array).type(GgufType::u64).number<std::uint64_t>(1 << 20),
        corrupt,
@@ -81,7 +99,10 @@ std::vector<Lie> container_lies() {
        key("general.alignment", GgufType::u32).number(24U),
        corrupt,
        {"general.alignment", "24", "power of two"}},
-      {"AlignmentZero", key("general.alignment", GgufType::u32).number(0U), corrupt, {"general.alignment"}},
+      {"AlignmentZero",
+       key("general.alignment", GgufType::u32).number(0U),
+       corrupt,
+       {"general.alignment"}},
       {"AlignmentType",
        key("general.alignment", GgufType::string).text("32"),
        corrupt,
@@ -89,7 +110,10 @@ std::vector<Lie> container_lies() {
       {"Rank", one_tensor({}, 0, 0, 0), corrupt, {"\"w\"", "0 dimensions"}},
       {"RankFive", one_tensor({1, 1, 1, 1, 1}, 0, 0, 32), corrupt, {"\"w\"", "5 dimensions"}},
       {"DimZero", one_tensor({0}, 0, 0, 32), corrupt, {"\"w\"", "dimension 0 is 0"}},
-      {"ProductOverflow", one_tensor({1ULL << 32, 1ULL << 32}, 0, 0, 32), corrupt, {"\"w\"", "dimension 1"}},
+      {"ProductOverflow",
+       one_tensor({1ULL << 32, 1ULL << 32}, 0, 0, 32),
+       corrupt,
+       {"\"w\"", "dimension 1"}},
       {"ProductOverflowFour",
        one_tensor({1ULL << 16, 1ULL << 16, 1ULL << 16, 1ULL << 16}, 0, 0, 32),
        corrupt,
@@ -120,7 +144,8 @@ TEST_P(GgufLie, IsAnErrorThatNamesFileAndField) {
   EXPECT_EQ(opened.error().code, lie.code) << opened.error().message;
   EXPECT_TRUE(opened.error().message.starts_with("model.gguf: ")) << opened.error().message;
   for (const char* word : lie.words)
-    EXPECT_NE(opened.error().message.find(word), std::string::npos) << opened.error().message << "\nwants: " << word;
+    EXPECT_NE(opened.error().message.find(word), std::string::npos)
+        << opened.error().message << "\nwants: " << word;
 }
 
 INSTANTIATE_TEST_SUITE_P(Container, GgufLie, testing::ValuesIn(container_lies()),
@@ -134,7 +159,8 @@ TEST(GgufHostile, VersionTwo_Opens) {
 }
 
 TEST(GgufHostile, ErrorsShowNoControlCharacters) {
-  const Bytewise bytes = Bytewise().head(0, 1).text("\x1b[2Jkey\xff").type(static_cast<GgufType>(99));
+  const Bytewise bytes =
+      Bytewise().head(0, 1).text("\x1b[2Jkey\xff").type(static_cast<GgufType>(99));
   const auto opened = open_gguf(FileBytes::own(bytes.bytes()), "m");
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.error().message.find("?[2Jkey?"), std::string::npos) << opened.error().message;
@@ -146,8 +172,8 @@ TEST(GgufHostile, EveryTruncation_IsAnError) {
   // The last tensor's padding may be missing.
   const std::size_t needed = whole.size() - (32 - 8 * sizeof(float) % 32) % 32;
   for (std::size_t length = 0; length < needed; ++length) {
-    const auto opened =
-        open_gguf(FileBytes::own({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}), "m");
+    const auto opened = open_gguf(
+        FileBytes::own({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}), "m");
     ASSERT_FALSE(opened.ok()) << "cut to " << length << " of " << whole.size();
     ASSERT_TRUE(opened.error().message.starts_with("m: ")) << opened.error().message;
   }
@@ -180,7 +206,8 @@ TEST(GgufHostile, EveryBitFlip_IsAnErrorOrAModelThatHolds) {
   }
 }
 
-/// Changes the smallest configuration before it is written; the file must be refused with these words.
+/// Changes the smallest configuration before it is written; the file must be refused with these
+/// words.
 struct ConfigLie {
   const char* name;
   std::function<void(ModelConfig&)> change;
@@ -196,32 +223,41 @@ TEST_P(GgufConfigLie, IsRefused) {
   ModelConfig lying = test::smallest_config();
   GetParam().change(lying);
   GgufHeader header = *gguf_header(lying, test::smallest_tokenizer(), DType::f32);
-  const auto visited =
-      visit_tensors(test::smallest_config(), ExpertForm::stacked, [&](const TensorSpec& spec) -> Status {
-        header.add_tensor(spec.name, DType::f32, spec.dims);
-        return {};
-      });
+  const auto visited = visit_tensors(test::smallest_config(), ExpertForm::stacked,
+                                     [&](const TensorSpec& spec) -> Status {
+                                       header.add_tensor(spec.name, DType::f32, spec.dims);
+                                       return {};
+                                     });
   ASSERT_TRUE(visited.ok());
   auto bytes = header.bytes();
   for (const auto size : header.tensor_bytes()) bytes.resize(bytes.size() + (size + 31) / 32 * 32);
   const auto opened = open_gguf(FileBytes::own(std::move(bytes)), "m");
   ASSERT_FALSE(opened.ok());
   for (const char* word : GetParam().words)
-    EXPECT_NE(opened.error().message.find(word), std::string::npos) << opened.error().message << "\nwants: " << word;
+    EXPECT_NE(opened.error().message.find(word), std::string::npos)
+        << opened.error().message << "\nwants: " << word;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Keys, GgufConfigLie,
     testing::Values(
-        ConfigLie{"MoreLayers", [](ModelConfig& c) { c.layers = 2; }, {"blk.1.attn_norm.weight", "missing"}},
+        ConfigLie{"MoreLayers",
+                  [](ModelConfig& c) { c.layers = 2; },
+                  {"blk.1.attn_norm.weight", "missing"}},
         ConfigLie{"NoLayers", [](ModelConfig& c) { c.layers = 0; }, {"layers is 0"}},
-        ConfigLie{"MillionLayers", [](ModelConfig& c) { c.layers = 1000000; }, {"layers is 1000000"}},
+        ConfigLie{
+            "MillionLayers", [](ModelConfig& c) { c.layers = 1000000; }, {"layers is 1000000"}},
         ConfigLie{"NoHeads", [](ModelConfig& c) { c.heads = 0; }, {"head_count", "0"}},
-        ConfigLie{"OtherWidth", [](ModelConfig& c) { c.hidden = 16; }, {"token_embd.weight", "[4, 8]", "[4, 16]"}},
-        ConfigLie{"OtherHeadDim", [](ModelConfig& c) { c.head_dim = 2; }, {"attn_q.weight", "[8, 8]", "[4, 8]"}},
+        ConfigLie{"OtherWidth",
+                  [](ModelConfig& c) { c.hidden = 16; },
+                  {"token_embd.weight", "[4, 8]", "[4, 16]"}},
+        ConfigLie{"OtherHeadDim",
+                  [](ModelConfig& c) { c.head_dim = 2; },
+                  {"attn_q.weight", "[8, 8]", "[4, 8]"}},
         ConfigLie{"OtherKvHeads", [](ModelConfig& c) { c.kv_heads = 2; }, {"attn_k.weight"}},
         ConfigLie{"OtherFfn", [](ModelConfig& c) { c.ffn_hidden = 16; }, {"ffn_gate.weight"}},
-        ConfigLie{"OtherVocabulary", [](ModelConfig& c) { c.vocab = 5; }, {"vocab_size", "5", "4 rows"}},
+        ConfigLie{
+            "OtherVocabulary", [](ModelConfig& c) { c.vocab = 5; }, {"vocab_size", "5", "4 rows"}},
         ConfigLie{"Experts",
                   [](ModelConfig& c) {
                     c.experts = 4096;
@@ -245,7 +281,8 @@ TEST(GgufHostile, WeightOutsideTheFamily_IsRefusedByName) {
   const auto opened = open_gguf(FileBytes::own(std::move(bytes)), "m");
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::unsupported);
-  EXPECT_NE(opened.error().message.find("blk.0.attn_output.bias"), std::string::npos) << opened.error().message;
+  EXPECT_NE(opened.error().message.find("blk.0.attn_output.bias"), std::string::npos)
+      << opened.error().message;
 }
 
 }  // namespace

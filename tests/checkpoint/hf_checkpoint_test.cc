@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a Hugging Face directory gives the model that it holds, whole or in shards.
-// Method: the trained 260 k model is exported from its GGUF file; what is read back must be the same model.
+// Method: the trained 260 k model is exported from its GGUF file; what is read back must be the
+// same model.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -39,17 +40,21 @@ void expect_same_model(const Checkpoint& gguf, const Checkpoint& hf) {
     EXPECT_EQ(other->dims, tensor.dims) << tensor.name;
     ASSERT_EQ(other->data.size(), tensor.data.size()) << tensor.name;
     if (is_rotated(tensor.name)) continue;
-    EXPECT_EQ(std::memcmp(other->data.data(), tensor.data.data(), tensor.data.size()), 0) << tensor.name;
+    EXPECT_EQ(std::memcmp(other->data.data(), tensor.data.data(), tensor.data.size()), 0)
+        << tensor.name;
   }
 }
 
-// Head 1 of layer 0: its row j in halves order is row 2j (j < 4) or 2(j - 4) + 1 in adjacent order, head_dim being 8.
+// Head 1 of layer 0: its row j in halves order is row 2j (j < 4) or 2(j - 4) + 1 in adjacent order,
+// head_dim being 8.
 void expect_rows_in_halves_order(const Checkpoint& gguf, const Checkpoint& hf) {
   const auto *from = gguf.find("blk.0.attn_q.weight"), *to = hf.find("blk.0.attn_q.weight");
   constexpr std::size_t kRow = 64 * sizeof(float);
   for (std::size_t j = 0; j < 8; ++j) {
     const std::size_t source = 8 + (j < 4 ? 2 * j : 2 * (j - 4) + 1);
-    EXPECT_EQ(std::memcmp(to->data.data() + (8 + j) * kRow, from->data.data() + source * kRow, kRow), 0) << j;
+    EXPECT_EQ(
+        std::memcmp(to->data.data() + (8 + j) * kRow, from->data.data() + source * kRow, kRow), 0)
+        << j;
   }
 }
 

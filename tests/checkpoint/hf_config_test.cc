@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: config.json and its companions mean what their makers mean, and what we cannot compute is refused by name.
-// Method: a small true file per architecture, with one change at a time.
+// Goal: config.json and its companions mean what their makers mean, and what we cannot compute is
+// refused by name. Method: a small true file per architecture, with one change at a time.
 #include "devices/engine/checkpoint/hf_config.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,8 @@
 namespace infos {
 namespace {
 
-/// A config.json: the fields every architecture needs, and `more` of them (which must begin with a comma).
+/// A config.json: the fields every architecture needs, and `more` of them (which must begin with a
+/// comma).
 std::string text_of(const std::string& architecture, const std::string& more = "") {
   return R"({"architectures":[")" + architecture +
          R"("],"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,)" +
@@ -33,8 +34,9 @@ std::vector<Case> good() {
   return {
       {"Defaults", text_of("LlamaForCausalLM"),
        [](C c) {
-         return c.family == ModelFamily::llama && c.head_dim == 16 && c.rope_theta == 10000 && !c.tied_embeddings &&
-                c.bos == -1 && c.eos.empty() && !c.rope_adjacent_pairs && c.window == 0;
+         return c.family == ModelFamily::llama && c.head_dim == 16 && c.rope_theta == 10000 &&
+                !c.tied_embeddings && c.bos == -1 && c.eos.empty() && !c.rope_adjacent_pairs &&
+                c.window == 0;
        }},
       {"ByModelType",
        R"({"model_type":"qwen2","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,)"
@@ -42,7 +44,8 @@ std::vector<Case> good() {
        [](C c) { return c.family == ModelFamily::qwen2 && c.qkv_bias; }},
       {"HeadDim", text_of("Qwen3ForCausalLM", R"(,"head_dim":32)"),
        [](C c) { return c.head_dim == 32 && c.qk_norm && !c.qkv_bias; }},
-      {"HeadDimNull", text_of("MistralForCausalLM", R"(,"head_dim":null)"), [](C c) { return c.head_dim == 16; }},
+      {"HeadDimNull", text_of("MistralForCausalLM", R"(,"head_dim":null)"),
+       [](C c) { return c.head_dim == 16; }},
       {"ThetaAsInteger", text_of("LlamaForCausalLM", R"(,"rope_theta":1000000)"),
        [](C c) { return c.rope_theta == 1e6; }},
       {"RopeLlama3",
@@ -53,43 +56,57 @@ std::vector<Case> good() {
          return c.rope_scaling.kind == RopeScaling::Kind::llama3 && c.rope_scaling.factor == 32 &&
                 c.rope_scaling.original_context == 8192;
        }},
-      {"RopeLinearOldKey", text_of("LlamaForCausalLM", R"(,"rope_scaling":{"type":"linear","factor":2})"),
-       [](C c) { return c.rope_scaling.kind == RopeScaling::Kind::linear && c.rope_scaling.factor == 2; }},
+      {"RopeLinearOldKey",
+       text_of("LlamaForCausalLM", R"(,"rope_scaling":{"type":"linear","factor":2})"),
+       [](C c) {
+         return c.rope_scaling.kind == RopeScaling::Kind::linear && c.rope_scaling.factor == 2;
+       }},
       {"RopeDefault", text_of("LlamaForCausalLM", R"(,"rope_scaling":{"rope_type":"default"})"),
        [](C c) { return c.rope_scaling.kind == RopeScaling::Kind::none; }},
       {"RopeParameters",
-       text_of("LlamaForCausalLM", R"(,"rope_parameters":{"rope_type":"default","rope_theta":500000.0})"),
+       text_of("LlamaForCausalLM",
+               R"(,"rope_parameters":{"rope_type":"default","rope_theta":500000.0})"),
        [](C c) { return c.rope_theta == 5e5; }},
       {"MistralWindow", text_of("MistralForCausalLM", R"(,"sliding_window":4096)"),
        [](C c) { return c.window == 4096; }},
       {"MistralWindowNull", text_of("MistralForCausalLM", R"(,"sliding_window":null)"),
        [](C c) { return c.window == 0; }},
       {"QwenWindowUnused",
-       text_of("Qwen2ForCausalLM", R"(,"sliding_window":32768,"use_sliding_window":false,"max_window_layers":1)"),
+       text_of("Qwen2ForCausalLM",
+               R"(,"sliding_window":32768,"use_sliding_window":false,"max_window_layers":1)"),
        [](C c) { return c.window == 0; }},
       {"QwenWindowNoLayers",
-       text_of("Qwen2ForCausalLM", R"(,"sliding_window":64,"use_sliding_window":true,"max_window_layers":2)"),
+       text_of("Qwen2ForCausalLM",
+               R"(,"sliding_window":64,"use_sliding_window":true,"max_window_layers":2)"),
        [](C c) { return c.window == 0; }},
       {"QwenWindowAllLayers",
-       text_of("Qwen2ForCausalLM", R"(,"sliding_window":64,"use_sliding_window":true,"max_window_layers":0)"),
+       text_of("Qwen2ForCausalLM",
+               R"(,"sliding_window":64,"use_sliding_window":true,"max_window_layers":0)"),
        [](C c) { return c.window == 64; }},
-      {"EosList", text_of("LlamaForCausalLM", R"(,"bos_token_id":1,"eos_token_id":[2,3],"tie_word_embeddings":true)"),
+      {"EosList",
+       text_of("LlamaForCausalLM",
+               R"(,"bos_token_id":1,"eos_token_id":[2,3],"tie_word_embeddings":true)"),
        [](C c) {
          return c.bos == 1 && c.eos == std::vector<std::int32_t>{2, 3} && c.tied_embeddings;
        }},
       {"EosOne", text_of("LlamaForCausalLM", R"(,"eos_token_id":2)"),
        [](C c) { return c.eos == std::vector<std::int32_t>{2}; }},
-      {"Mixtral", text_of("MixtralForCausalLM", R"(,"num_local_experts":8,"num_experts_per_tok":2)"),
+      {"Mixtral",
+       text_of("MixtralForCausalLM", R"(,"num_local_experts":8,"num_experts_per_tok":2)"),
        [](C c) {
          return c.family == ModelFamily::mistral && c.experts == 8 && c.experts_per_token == 2 &&
                 c.renormalise_experts && c.ffn_hidden == 128;
        }},
       {"Qwen3Moe",
-       text_of("Qwen3MoeForCausalLM",
-               R"(,"num_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32,"norm_topk_prob":true)"),
-       [](C c) { return c.experts == 16 && c.ffn_hidden == 32 && c.renormalise_experts && c.qk_norm; }},
+       text_of(
+           "Qwen3MoeForCausalLM",
+           R"(,"num_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32,"norm_topk_prob":true)"),
+       [](C c) {
+         return c.experts == 16 && c.ffn_hidden == 32 && c.renormalise_experts && c.qk_norm;
+       }},
       {"Qwen3MoeNotRenormalised",
-       text_of("Qwen3MoeForCausalLM", R"(,"num_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32)"),
+       text_of("Qwen3MoeForCausalLM",
+               R"(,"num_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32)"),
        [](C c) { return !c.renormalise_experts; }},
   };
 }
@@ -132,7 +149,10 @@ std::vector<Bad> bad() {
        R"({"architectures":["LlamaForCausalLM"],"num_hidden_layers":2})",
        corrupt,
        {"hidden_size", "missing"}},
-      {"TextForNumber", text_of(llama, R"(,"head_dim":"16")"), corrupt, {"head_dim", "a string", "an integer"}},
+      {"TextForNumber",
+       text_of(llama, R"(,"head_dim":"16")"),
+       corrupt,
+       {"head_dim", "a string", "an integer"}},
       {"Negative", text_of(llama, R"(,"head_dim":-16)"), corrupt, {"head_dim", "-16"}},
       {"Fraction", text_of(llama, R"(,"head_dim":16.5)"), corrupt, {"head_dim", "16.5"}},
       {"TooLarge", text_of(llama, R"(,"head_dim":1e300)"), corrupt, {"head_dim", "4294967295"}},
@@ -148,9 +168,18 @@ std::vector<Bad> bad() {
        text_of(llama, R"(,"rope_scaling":{"rope_type":"linear"})"),
        corrupt,
        {"rope_scaling", "factor"}},
-      {"RopeFactorZero", text_of(llama, R"(,"rope_scaling":{"rope_type":"linear","factor":0})"), corrupt, {"factor"}},
-      {"Activation", text_of(llama, R"(,"hidden_act":"gelu")"), unsupported, {"hidden_act", "gelu", "silu"}},
-      {"AttentionBias", text_of(llama, R"(,"attention_bias":true)"), unsupported, {"attention_bias"}},
+      {"RopeFactorZero",
+       text_of(llama, R"(,"rope_scaling":{"rope_type":"linear","factor":0})"),
+       corrupt,
+       {"factor"}},
+      {"Activation",
+       text_of(llama, R"(,"hidden_act":"gelu")"),
+       unsupported,
+       {"hidden_act", "gelu", "silu"}},
+      {"AttentionBias",
+       text_of(llama, R"(,"attention_bias":true)"),
+       unsupported,
+       {"attention_bias"}},
       {"PartialRotary",
        text_of(llama, R"(,"partial_rotary_factor":0.5)"),
        unsupported,
@@ -160,7 +189,8 @@ std::vector<Bad> bad() {
        unsupported,
        {"quantization_config", "gptq"}},
       {"MixedWindow",
-       text_of("Qwen2ForCausalLM", R"(,"sliding_window":64,"use_sliding_window":true,"max_window_layers":1)"),
+       text_of("Qwen2ForCausalLM",
+               R"(,"sliding_window":64,"use_sliding_window":true,"max_window_layers":1)"),
        unsupported,
        {"max_window_layers", "1 of 2"}},
       {"MixedLayerTypes",
@@ -171,8 +201,9 @@ std::vector<Bad> bad() {
        {"layer_types", "1 of 2"}},
       {"NoExperts", text_of("MixtralForCausalLM"), corrupt, {"num_local_experts", "missing"}},
       {"SparseStep",
-       text_of("Qwen3MoeForCausalLM",
-               R"(,"num_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32,"decoder_sparse_step":2)"),
+       text_of(
+           "Qwen3MoeForCausalLM",
+           R"(,"num_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32,"decoder_sparse_step":2)"),
        unsupported,
        {"decoder_sparse_step", "2"}},
       {"EosNegative", text_of(llama, R"(,"eos_token_id":-1)"), corrupt, {"eos_token_id"}},
@@ -188,7 +219,8 @@ TEST_P(HfConfigBad, IsRefusedByName) {
   EXPECT_EQ(config.error().code, GetParam().code) << config.error().message;
   EXPECT_TRUE(config.error().message.starts_with("config.json: ")) << config.error().message;
   for (const char* word : GetParam().words)
-    EXPECT_NE(config.error().message.find(word), std::string::npos) << config.error().message << "\nwants: " << word;
+    EXPECT_NE(config.error().message.find(word), std::string::npos)
+        << config.error().message << "\nwants: " << word;
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, HfConfigBad, testing::ValuesIn(bad()),
@@ -196,7 +228,8 @@ INSTANTIATE_TEST_SUITE_P(Files, HfConfigBad, testing::ValuesIn(bad()),
 
 TEST(HfGeneration, ReadsDefaultsAndEveryEos) {
   const auto read = hf_generation(
-      R"({"eos_token_id":[151645,151643],"temperature":0.7,"top_p":0.8,"top_k":20,"repetition_penalty":1.05})", "g");
+      R"({"eos_token_id":[151645,151643],"temperature":0.7,"top_p":0.8,"top_k":20,"repetition_penalty":1.05})",
+      "g");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->eos, (std::vector<std::int32_t>{151645, 151643}));
   EXPECT_EQ(read->defaults.temperature, 0.7F);
@@ -207,7 +240,8 @@ TEST(HfGeneration, ReadsDefaultsAndEveryEos) {
 TEST(HfTokenizerConfig, TokensAsObjects_TemplatesAsList) {
   const auto read = hf_tokenizer_config(
       R"({"add_bos_token":true,"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>","unk_token":null,)"
-      R"("chat_template":[{"name":"tool_use","template":"T"},{"name":"default","template":"D"}]})", "t");
+      R"("chat_template":[{"name":"tool_use","template":"T"},{"name":"default","template":"D"}]})",
+      "t");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_TRUE(read->add_bos);
   EXPECT_EQ(read->bos_token, "<s>");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a Hugging Face directory that is incomplete or lies gives an error that names the file; nothing outside the
-// directory is opened because a file's contents say so.
-// Method: a synthetic model of each family is exported, then one file is changed at a time.
+// Goal: a Hugging Face directory that is incomplete or lies gives an error that names the file;
+// nothing outside the directory is opened because a file's contents say so. Method: a synthetic
+// model of each family is exported, then one file is changed at a time.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,12 +19,16 @@ using test::Shards;
 using test::TempDirectory;
 namespace fs = std::filesystem;
 
-/// A directory with the f32 model of a shape, in two shards, without a tokenizer.json (synthetic ones have none).
+/// A directory with the f32 model of a shape, in two shards, without a tokenizer.json (synthetic
+/// ones have none).
 class HfDirectory : public testing::Test {
  protected:
   void fill(const std::string& shape, Shards shards) {
-    const auto done =
-        synth_model({.shape = shape, .dtype = DType::f32, .path = files_.file("m.gguf"), .seed = 1, .progress = {}});
+    const auto done = synth_model({.shape = shape,
+                                   .dtype = DType::f32,
+                                   .path = files_.file("m.gguf"),
+                                   .seed = 1,
+                                   .progress = {}});
     ASSERT_TRUE(done.ok()) << done.error().message;
     source_ = *open_checkpoint(files_.file("m.gguf"));
     const WithoutTokenizer bare(*source_);
@@ -73,8 +77,8 @@ class HfDirectory : public testing::Test {
 #define EXPECT_SAYS(text, word) EXPECT_NE((text).find(word), std::string::npos) << (text)
 
 TEST_F(HfDirectory, EveryFamily_ReadsBackWithItsFacts) {
-  for (const char* shape :
-       {"tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3", "tiny-mixtral", "tiny-qwen3-moe"}) {
+  for (const char* shape : {"tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3",
+                            "tiny-mixtral", "tiny-qwen3-moe"}) {
     SCOPED_TRACE(shape);
     fill(shape, Shards::two);
     const auto opened = open_checkpoint(files_.file("hf"));
@@ -107,8 +111,8 @@ TEST_F(HfDirectory, MissingFiles_AreNamed) {
 }
 
 TEST_F(HfDirectory, IndexThatPointsOutside_IsRefused) {
-  for (const char* path : {"../other.safetensors", "/etc/other.safetensors", "sub/x.safetensors", "..",
-                           ".hidden.safetensors", "model.bin", ""}) {
+  for (const char* path : {"../other.safetensors", "/etc/other.safetensors", "sub/x.safetensors",
+                           "..", ".hidden.safetensors", "model.bin", ""}) {
     SCOPED_TRACE(path);
     fill("tiny-qwen2", Shards::two);
     replace_in("model.safetensors.index.json", "model-00001-of-00002.safetensors", path);
@@ -118,7 +122,8 @@ TEST_F(HfDirectory, IndexThatPointsOutside_IsRefused) {
 
 TEST_F(HfDirectory, IndexThatLies_IsRefused) {
   fill("tiny-qwen2", Shards::two);
-  replace_in("model.safetensors.index.json", "model.embed_tokens.weight", "model.embed_tokens.wait");
+  replace_in("model.safetensors.index.json", "model.embed_tokens.weight",
+             "model.embed_tokens.wait");
   EXPECT_SAYS(error(), "weight_map: model.embed_tokens.wait");
 }
 
@@ -133,7 +138,8 @@ TEST_F(HfDirectory, SymlinkLoop_IsAnError) {
 TEST_F(HfDirectory, SameTensorInTwoShards_IsRefused) {
   fill("tiny-qwen2", Shards::two);
   fs::copy_file(files_.file("hf/model-00001-of-00002.safetensors"),
-                files_.file("hf/model-00002-of-00002.safetensors"), fs::copy_options::overwrite_existing);
+                files_.file("hf/model-00002-of-00002.safetensors"),
+                fs::copy_options::overwrite_existing);
   EXPECT_SAYS(error(), "too");
 }
 
@@ -161,19 +167,22 @@ TEST_F(HfDirectory, TemplateFile_WinsOverTokenizerConfig) {
 }
 
 TEST(HfNames, GoThereAndBack) {
-  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "model.layers.0.self_attn.q_proj.bias",
-                           "model.layers.31.mlp.down_proj.weight", "model.layers.3.mlp.experts.12.gate_proj.weight",
-                           "model.layers.3.mlp.gate.weight"}) {
+  for (const char* name :
+       {"model.embed_tokens.weight", "lm_head.weight", "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.31.mlp.down_proj.weight", "model.layers.3.mlp.experts.12.gate_proj.weight",
+        "model.layers.3.mlp.gate.weight"}) {
     const auto canonical = canonical_name(name);
     ASSERT_TRUE(canonical.has_value()) << name;
     EXPECT_EQ(hugging_face_name(*canonical, ModelFamily::qwen3), name);
   }
-  EXPECT_EQ(canonical_name("model.layers.3.block_sparse_moe.experts.7.w2.weight"), "blk.3.ffn_down.7.weight");
+  EXPECT_EQ(canonical_name("model.layers.3.block_sparse_moe.experts.7.w2.weight"),
+            "blk.3.ffn_down.7.weight");
   EXPECT_EQ(hugging_face_name("blk.3.ffn_up.7.weight", ModelFamily::mistral),
             "model.layers.3.block_sparse_moe.experts.7.w3.weight");
   for (const char* name :
-       {"", "model.layers.", "model.layers.x.mlp.up_proj.weight", "model.layers.01.mlp.up_proj.weight",
-        "model.layers.3.mlp.experts.up_proj.weight", "model.layers.3", "model.layers.9999999.mlp.up_proj.weight"})
+       {"", "model.layers.", "model.layers.x.mlp.up_proj.weight",
+        "model.layers.01.mlp.up_proj.weight", "model.layers.3.mlp.experts.up_proj.weight",
+        "model.layers.3", "model.layers.9999999.mlp.up_proj.weight"})
     EXPECT_FALSE(canonical_name(name).has_value()) << name;
 }
 

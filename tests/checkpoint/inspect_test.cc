@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: inspect tells the truth about a model. Method: figures of the trained 260 k model and a synthetic one, by
-// hand.
+// Goal: inspect tells the truth about a model. Method: figures of the trained 260 k model and a
+// synthetic one, by hand.
 #include "devices/engine/checkpoint/inspect.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ TEST(Inspect, Stories_FiguresAddUp) {
   INFOS_NEEDS_DATA(kStories);
   const auto summary = inspect_model(test::data_path(kStories));
   ASSERT_TRUE(summary.ok()) << summary.error().message;
-  // 2 * 512 * 64 + 5 * (2 * 64 + 2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 172) + 64; the untied output is a copy.
+  // 2 * 512 * 64 + 5 * (2 * 64 + 2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 172) + 64; the untied output
+  // is a copy.
   EXPECT_EQ(summary->parameters, 292800u);
   EXPECT_EQ(summary->weight_bytes.value, 292800u * 4);
   ASSERT_EQ(summary->by_dtype.size(), 1u);
@@ -46,7 +47,8 @@ TEST(Inspect, QuantisedModel_GroupsByDtype_MostBytesFirst) {
   EXPECT_NE(text.find("chat template   yes"), std::string::npos) << text;
   const std::string json = to_json(*summary);
   EXPECT_NE(json.find(R"("experts":4)"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"("name":"blk.0.ffn_gate_exps.weight","dtype":"q4_0","dims":[4,512,256])"), std::string::npos)
+  EXPECT_NE(json.find(R"("name":"blk.0.ffn_gate_exps.weight","dtype":"q4_0","dims":[4,512,256])"),
+            std::string::npos)
       << json;
 }
 

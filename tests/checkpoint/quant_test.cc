@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: every number format has GGUF's bytes and the precision it promises.
-// Method: blocks written out by hand with their values worked out on paper; all f16 bit patterns there and back; and
-// random blocks whose round trip must stay within half a step of the format.
+// Method: blocks written out by hand with their values worked out on paper; all f16 bit patterns
+// there and back; and random blocks whose round trip must stay within half a step of the format.
 #include "devices/engine/checkpoint/quant.h"
 
 #include <gtest/gtest.h>
@@ -92,16 +92,16 @@ TEST(Q4_0, HandWrittenBlock) {
   EXPECT_EQ(v[31], 0.0F);
 }
 
-// Scale 1, minimum 0.5. Group 0: scale 3, minimum 2. Group 5: scale 0x2A = 42 (low 10, upper 2), minimum 0x35 = 53
-// (low 5, upper 3). So group 0's value is 3 q - 1, and group 5's 42 q - 26.5.
+// Scale 1, minimum 0.5. Group 0: scale 3, minimum 2. Group 5: scale 0x2A = 42 (low 10, upper 2),
+// minimum 0x35 = 53 (low 5, upper 3). So group 0's value is 3 q - 1, and group 5's 42 q - 26.5.
 TEST(Q4_K, HandWrittenBlock) {
   std::vector<std::byte> raw(144);
   const auto head = bytes({0x00, 0x3C, 0x00, 0x38,  // scale, minimum
-                           3, 2 << 6, 0, 0,         // scales of 0 to 3; upper bits of the scales of 4 to 7
-                           2, 3 << 6, 0, 0,         // minima of 0 to 3; upper bits of the minima of 4 to 7
+                           3, 2 << 6, 0, 0,  // scales of 0 to 3; upper bits of the scales of 4 to 7
+                           2, 3 << 6, 0, 0,  // minima of 0 to 3; upper bits of the minima of 4 to 7
                            0, 10 | (5 << 4), 0, 0});
   std::copy(head.begin(), head.end(), raw.begin());
-  raw[16] = std::byte{0x05};           // group 0, value 0: 5; group 1, value 0: 0
+  raw[16] = std::byte{0x05};                // group 0, value 0: 5; group 1, value 0: 0
   raw[16 + 2 * 32 + 31] = std::byte{0xF0};  // group 4, value 31: 0; group 5, value 31: 15
   const auto v = values_of(DType::q4_k, raw);
   EXPECT_EQ(v[0], 14.0F);
@@ -114,14 +114,14 @@ TEST(Q4_K, HandWrittenBlock) {
 // Scale 0.25 (0x3400), all six-bit values 0 (that is -32) but for a few, group scales by hand.
 TEST(Q6_K, HandWrittenBlock) {
   std::vector<std::byte> raw(210);
-  raw[0] = std::byte{0x0F};        // value 0: low bits 15
-  raw[128] = std::byte{0x03};      // value 0: upper bits 3, so 63 - 32 = 31
-  raw[32 + 31] = std::byte{0xA0};  // value 127 (fourth quarter, lane 31): low bits 10
+  raw[0] = std::byte{0x0F};         // value 0: low bits 15
+  raw[128] = std::byte{0x03};       // value 0: upper bits 3, so 63 - 32 = 31
+  raw[32 + 31] = std::byte{0xA0};   // value 127 (fourth quarter, lane 31): low bits 10
   raw[128 + 31] = std::byte{0x80};  // value 127: upper bits 2, so 42 - 32 = 10
-  raw[64 + 5] = std::byte{0x07};   // value 133 (second half, lane 5): low bits 7, so 7 - 32 = -25
-  raw[192] = std::byte{2};         // group 0
-  raw[192 + 7] = std::byte{0xFF};  // group 7: -1
-  raw[192 + 8] = std::byte{4};     // group 8
+  raw[64 + 5] = std::byte{0x07};    // value 133 (second half, lane 5): low bits 7, so 7 - 32 = -25
+  raw[192] = std::byte{2};          // group 0
+  raw[192 + 7] = std::byte{0xFF};   // group 7: -1
+  raw[192 + 8] = std::byte{4};      // group 8
   raw[208] = std::byte{0x00};
   raw[209] = std::byte{0x34};
   const auto v = values_of(DType::q6_k, raw);
@@ -146,7 +146,8 @@ TEST_P(RoundTrip, RandomBlocks_StayWithinTheBound) {
   Rng rng(2024);
   for (int round = 0; round < 200; ++round) {
     std::vector<float> in(256);
-    // From 1 up: far below, the f16 scales are subnormal and lose bits, which is the formats' doing.
+    // From 1 up: far below, the f16 scales are subnormal and lose bits, which is the formats'
+    // doing.
     const double size = std::ldexp(1.0, static_cast<int>(rng.below(12)));
     for (float& v : in) v = static_cast<float>((rng.uniform() * 2 - 1) * size);
     std::vector<std::byte> raw(bytes_of(dtype, in.size()));
@@ -167,14 +168,15 @@ TEST_P(RoundTrip, Zeros_StayZeros) {
   for (const float v : values_of(dtype, raw)) EXPECT_EQ(v, 0.0F);
 }
 
-// Half a step: 1/254 of the largest for q8_0, 1/16 (one whole step at the short end, 1/8) for q4_0, 1/15 for q4_k and
-// 1/62 for q6_k, each with a margin for the rounding of the scales themselves.
-INSTANTIATE_TEST_SUITE_P(Formats, RoundTrip,
-                         testing::Values(Precision{DType::f32, 0.0F}, Precision{DType::f16, 0x1p-11F},
-                                         Precision{DType::bf16, 0x1p-8F}, Precision{DType::q8_0, 0.0042F},
-                                         Precision{DType::q4_0, 0.126F}, Precision{DType::q4_k, 0.085F},
-                                         Precision{DType::q6_k, 0.022F}),
-                         [](const auto& info) { return std::string(to_string(info.param.dtype)); });
+// Half a step: 1/254 of the largest for q8_0, 1/16 (one whole step at the short end, 1/8) for q4_0,
+// 1/15 for q4_k and 1/62 for q6_k, each with a margin for the rounding of the scales themselves.
+INSTANTIATE_TEST_SUITE_P(
+    Formats, RoundTrip,
+    testing::Values(Precision{DType::f32, 0.0F}, Precision{DType::f16, 0x1p-11F},
+                    Precision{DType::bf16, 0x1p-8F}, Precision{DType::q8_0, 0.0042F},
+                    Precision{DType::q4_0, 0.126F}, Precision{DType::q4_k, 0.085F},
+                    Precision{DType::q6_k, 0.022F}),
+    [](const auto& info) { return std::string(to_string(info.param.dtype)); });
 
 TEST(Dequantise, PlainTypes) {
   EXPECT_EQ(values_of(DType::i8, bytes({0xFF})), std::vector<float>{-1.0F});

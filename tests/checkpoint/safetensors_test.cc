@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: safetensors files are read as written, and those that lie give an error that names the place.
-// Method: files written here are read back; a table of headers, each with one lie; every truncation and bit flip.
+// Goal: safetensors files are read as written, and those that lie give an error that names the
+// place. Method: files written here are read back; a table of headers, each with one lie; every
+// truncation and bit flip.
 #include "devices/engine/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -80,9 +81,21 @@ std::vector<Lie> lies() {
        4,
        unsupported,
        {"\"a\"", "dtype", "F8_E4M3"}},
-      {"NoDtype", R"({"a":{"shape":[4],"data_offsets":[0,4]}})", 4, corrupt, {"\"a\"", "dtype", "missing"}},
-      {"ShapeText", R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4, corrupt, {"\"a\"", "shape"}},
-      {"ShapeNegative", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, corrupt, {"\"a\"", "shape"}},
+      {"NoDtype",
+       R"({"a":{"shape":[4],"data_offsets":[0,4]}})",
+       4,
+       corrupt,
+       {"\"a\"", "dtype", "missing"}},
+      {"ShapeText",
+       R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})",
+       4,
+       corrupt,
+       {"\"a\"", "shape"}},
+      {"ShapeNegative",
+       R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+       4,
+       corrupt,
+       {"\"a\"", "shape"}},
       {"ShapeOverflow",
        R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,4]}})",
        4,
@@ -93,7 +106,11 @@ std::vector<Lie> lies() {
        4,
        corrupt,
        {"\"a\"", "shape"}},
-      {"OffsetsMissing", R"({"a":{"dtype":"F32","shape":[1]}})", 4, corrupt, {"\"a\"", "data_offsets"}},
+      {"OffsetsMissing",
+       R"({"a":{"dtype":"F32","shape":[1]}})",
+       4,
+       corrupt,
+       {"\"a\"", "data_offsets"}},
       {"OffsetsFalling",
        R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
        4,
@@ -104,8 +121,16 @@ std::vector<Lie> lies() {
        4,
        corrupt,
        {"\"a\"", "within the 4 bytes"}},
-      {"SizeMismatch", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, corrupt, {"\"a\"", "want 8"}},
-      {"Hole", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, corrupt, {"\"a\"", "hole"}},
+      {"SizeMismatch",
+       R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
+       4,
+       corrupt,
+       {"\"a\"", "want 8"}},
+      {"Hole",
+       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+       8,
+       corrupt,
+       {"\"a\"", "hole"}},
       {"Overlap",
        R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
        12,
@@ -116,8 +141,16 @@ std::vector<Lie> lies() {
        8,
        corrupt,
        {"overlap"}},
-      {"DataLeftOver", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8, corrupt, {"8 bytes of data"}},
-      {"MetadataNumber", R"({"__metadata__":{"format":1}})", 0, corrupt, {"__metadata__", "format"}},
+      {"DataLeftOver",
+       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+       8,
+       corrupt,
+       {"8 bytes of data"}},
+      {"MetadataNumber",
+       R"({"__metadata__":{"format":1}})",
+       0,
+       corrupt,
+       {"__metadata__", "format"}},
   };
 }
 
@@ -130,7 +163,8 @@ TEST_P(SafetensorsLie, IsAnErrorThatNamesFileAndField) {
   EXPECT_EQ(read.error().code, lie.code) << read.error().message;
   EXPECT_TRUE(read.error().message.starts_with("w.safetensors: ")) << read.error().message;
   for (const char* word : lie.words)
-    EXPECT_NE(read.error().message.find(word), std::string::npos) << read.error().message << "\nwants: " << word;
+    EXPECT_NE(read.error().message.find(word), std::string::npos)
+        << read.error().message << "\nwants: " << word;
 }
 
 INSTANTIATE_TEST_SUITE_P(Header, SafetensorsLie, testing::ValuesIn(lies()),
@@ -145,23 +179,27 @@ TEST(Safetensors, HeaderLength_BeyondTheFileOrTheLimit_IsRefused) {
       << read.error().message;
   bytes[7] = std::byte{0xFF};
   EXPECT_FALSE(parse_safetensors(bytes, "f").ok());
-  EXPECT_FALSE(parse_safetensors(file_of(std::string(2000, ' '), 0), "f", {.header_bytes = 1000}).ok());
+  EXPECT_FALSE(
+      parse_safetensors(file_of(std::string(2000, ' '), 0), "f", {.header_bytes = 1000}).ok());
 }
 
 TEST(Safetensors, TooManyTensors_AreRefusedBeforeTheyAreBuilt) {
   std::string header = "{";
   for (int i = 0; i < 100; ++i)
-    header += (i ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+    header += (i ? ",\"" : "\"") + std::to_string(i) +
+              R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
   const auto read = parse_safetensors(file_of(padded(header + "}"), 0), "f", {.tensors = 10});
   ASSERT_FALSE(read.ok());
-  EXPECT_NE(read.error().message.find("too many values"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("too many values"), std::string::npos)
+      << read.error().message;
 }
 
 TEST(Safetensors, DataAtAnOddPlace_IsRefused) {
   std::string header = padded(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})") + " ";
   const auto read = parse_safetensors(file_of(header, 4), "f");
   ASSERT_FALSE(read.ok());
-  EXPECT_NE(read.error().message.find("not a multiple of 4"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("not a multiple of 4"), std::string::npos)
+      << read.error().message;
 }
 
 TEST(Safetensors, EveryTruncation_IsAnError) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: a synthetic model is a model: it opens, has the shape and dtype asked for, is the same each time, and its
-// numbers are of sensible size.
-// Method: every tiny shape in every dtype is written and read back; large shapes only as configurations.
+// Goal: a synthetic model is a model: it opens, has the shape and dtype asked for, is the same each
+// time, and its numbers are of sensible size. Method: every tiny shape in every dtype is written
+// and read back; large shapes only as configurations.
 #include "devices/engine/checkpoint/synth.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ namespace {
 
 using test::TempDirectory;
 
-constexpr DType kDtypes[] = {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k};
+constexpr DType kDtypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
+                             DType::q4_0, DType::q4_k, DType::q6_k};
 
 std::vector<float> values_of(const TensorView& tensor) {
   std::size_t elements = 1;
@@ -42,8 +43,11 @@ TEST(Synth, EveryTinyShapeAndDtype_OpensWithItsConfig) {
     for (const DType dtype : kDtypes) {
       SCOPED_TRACE(name + " " + to_string(dtype));
       const TempDirectory directory;
-      const auto done =
-          synth_model({.shape = name, .dtype = dtype, .path = directory.file("m.gguf"), .seed = 1, .progress = {}});
+      const auto done = synth_model({.shape = name,
+                                     .dtype = dtype,
+                                     .path = directory.file("m.gguf"),
+                                     .seed = 1,
+                                     .progress = {}});
       ASSERT_TRUE(done.ok()) << done.error().message;
       const auto opened = open_checkpoint(directory.file("m.gguf"));
       ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -57,8 +61,8 @@ TEST(Synth, EveryTinyShapeAndDtype_OpensWithItsConfig) {
       EXPECT_EQ(got.tied_embeddings, want.tied_embeddings);
       EXPECT_EQ(got.rope_adjacent_pairs, want.rope_adjacent_pairs);
       EXPECT_EQ((*opened)->find("blk.1.attn_q.weight")->dtype, dtype);
-      EXPECT_NEAR(deviation_of(values_of(*(*opened)->find("blk.1.attn_q.weight"))), 1 / std::sqrt(want.hidden),
-                  0.05 / std::sqrt(want.hidden));
+      EXPECT_NEAR(deviation_of(values_of(*(*opened)->find("blk.1.attn_q.weight"))),
+                  1 / std::sqrt(want.hidden), 0.05 / std::sqrt(want.hidden));
     }
   }
 }
@@ -66,8 +70,11 @@ TEST(Synth, EveryTinyShapeAndDtype_OpensWithItsConfig) {
 TEST(Synth, SameOptions_SameBytes_OtherSeed_Others) {
   const TempDirectory directory;
   const auto make = [&](const char* file, std::uint64_t seed) {
-    const auto done = synth_model(
-        {.shape = "tiny-qwen2", .dtype = DType::q8_0, .path = directory.file(file), .seed = seed, .progress = {}});
+    const auto done = synth_model({.shape = "tiny-qwen2",
+                                   .dtype = DType::q8_0,
+                                   .path = directory.file(file),
+                                   .seed = seed,
+                                   .progress = {}});
     EXPECT_TRUE(done.ok());
     return *read_text_file(directory.file(file), Bytes{1 << 26});
   };
@@ -103,10 +110,12 @@ TEST(Synth, Progress_RisesToTheTotal) {
     seen.push_back(done.value);
     total = all.value;
   };
-  ASSERT_TRUE(
-      synth_model(
-          {.shape = "tiny-llama", .dtype = DType::f16, .path = directory.file("m.gguf"), .seed = 1, .progress = note})
-          .ok());
+  ASSERT_TRUE(synth_model({.shape = "tiny-llama",
+                           .dtype = DType::f16,
+                           .path = directory.file("m.gguf"),
+                           .seed = 1,
+                           .progress = note})
+                  .ok());
   ASSERT_FALSE(seen.empty());
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
   EXPECT_EQ(seen.back(), total);
@@ -114,8 +123,11 @@ TEST(Synth, Progress_RisesToTheTotal) {
 
 TEST(Synth, UnknownShape_IsRefusedWithTheNames_AndLeavesNoFile) {
   const TempDirectory directory;
-  const auto done = synth_model(
-      {.shape = "gpt-5", .dtype = DType::f16, .path = directory.file("m.gguf"), .seed = 1, .progress = {}});
+  const auto done = synth_model({.shape = "gpt-5",
+                                 .dtype = DType::f16,
+                                 .path = directory.file("m.gguf"),
+                                 .seed = 1,
+                                 .progress = {}});
   ASSERT_FALSE(done.ok());
   EXPECT_NE(done.error().message.find("qwen2.5-0.5b"), std::string::npos);
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
@@ -142,7 +154,8 @@ TEST(Shapes, AreValid_AndFitEveryDtype) {
     ASSERT_TRUE(config.ok());
     EXPECT_TRUE(config->validate().ok()) << name;
     for (const DType dtype : kDtypes)
-      for (const std::uint32_t row : {config->hidden, config->ffn_hidden, config->heads * config->head_dim})
+      for (const std::uint32_t row :
+           {config->hidden, config->ffn_hidden, config->heads * config->head_dim})
         EXPECT_EQ(row % block_shape(synth_row_dtype(dtype, row)).elements, 0u) << name;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: bench sends what was planned and its figures are right. Method: plans against their seed and real traces;
-// figures of samples worked out by hand; loads against a server in this process that answers, refuses or breaks off.
+// Goal: bench sends what was planned and its figures are right. Method: plans against their seed
+// and real traces; figures of samples worked out by hand; loads against a server in this process
+// that answers, refuses or breaks off.
 #include <gtest/gtest.h>
 
 #include <netinet/in.h>
@@ -27,9 +28,11 @@ TEST(BenchPlan, SameSeedSamePlan_AndRatesAndRangesHold) {
   EXPECT_EQ(generate_plan(options), plan);
   options.seed = 8;
   EXPECT_NE(generate_plan(options), plan);
-  EXPECT_NEAR(plan.back().at.seconds(), 400, 12);  // 20,000 gaps of mean 20 ms: standard deviation 2.8 s
+  EXPECT_NEAR(plan.back().at.seconds(), 400,
+              12);  // 20,000 gaps of mean 20 ms: standard deviation 2.8 s
   std::set<std::uint32_t> prompts, outputs;
-  for (const auto& request : plan) prompts.insert(request.prompt_tokens), outputs.insert(request.output_tokens);
+  for (const auto& request : plan)
+    prompts.insert(request.prompt_tokens), outputs.insert(request.output_tokens);
   EXPECT_EQ(prompts.size(), 11U);
   EXPECT_EQ(*prompts.begin(), 10U);
   EXPECT_EQ(*outputs.rbegin(), 3U);
@@ -48,35 +51,42 @@ TEST(BenchPlan, Traces_OfEveryForm) {
   ASSERT_EQ(azure.size(), 2U);
   EXPECT_EQ(azure[0], (PlannedRequest{Duration{0}, 4808, 10}));
   EXPECT_NEAR(azure[1].at.seconds(), 0.5, 1e-6);
-  const auto mooncake = read_trace(
-                            "{\"timestamp\": 1000, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1]}\n"
-                            "{\"timestamp\": 3000, \"input_length\": 7, \"output_length\": 0}\n",
-                            {0, 2})
-                            .value();
+  const auto mooncake =
+      read_trace(
+          "{\"timestamp\": 1000, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1]}\n"
+          "{\"timestamp\": 3000, \"input_length\": 7, \"output_length\": 0}\n",
+          {0, 2})
+          .value();
   EXPECT_EQ(mooncake[1], (PlannedRequest{seconds(1), 7, 1}));
-  const auto ns = read_trace("{\"input_toks\": 1, \"output_toks\": 2, \"arrival_time_ns\": 5}\n", {}).value();
+  const auto ns =
+      read_trace("{\"input_toks\": 1, \"output_toks\": 2, \"arrival_time_ns\": 5}\n", {}).value();
   EXPECT_EQ(ns[0].output_tokens, 2U);
   // Midnight and leap days.
-  const auto days =
-      read_trace("timestamp,input_length,output_length\n2024-02-28 23:59:59,1,1\n2024-03-01 00:00:00,1,1\n", {})
-          .value();
+  const auto days = read_trace(
+                        "timestamp,input_length,output_length\n2024-02-28 23:59:59,1,1\n2024-03-01 "
+                        "00:00:00,1,1\n",
+                        {})
+                        .value();
   EXPECT_NEAR(days[1].at.seconds(), 86401, 1e-6);
 }
 
 TEST(BenchPlan, BadTraces_NameTheLine) {
   for (const char* text : {"", "a,b\n1,2\n", "timestamp,input_length,output_length\n1,2\n",
                            "timestamp,input_length,output_length\nx,2,3\n", "{\"timestamp\": 1}\n",
-                           "{\"timestamp\": 1, \"input_length\": -1, \"output_length\": 1}\n", "{\n",
-                           "timestamp,input_length,output_length\n1,99999999999,3\n"})
+                           "{\"timestamp\": 1, \"input_length\": -1, \"output_length\": 1}\n",
+                           "{\n", "timestamp,input_length,output_length\n1,99999999999,3\n"})
     EXPECT_FALSE(read_trace(text, {}).ok()) << text;
-  EXPECT_NE(read_trace("timestamp,input_length,output_length\n1,2,3\nx,2,3\n", {}).error().message.find("line 3"),
+  EXPECT_NE(read_trace("timestamp,input_length,output_length\n1,2,3\nx,2,3\n", {})
+                .error()
+                .message.find("line 3"),
             std::string::npos);
 }
 
 TEST(BenchPlan, RealTraces) {
-  for (const auto& [path, rows] : {std::pair{"traces/azure2023/AzureLLMInferenceTrace_code.csv", 8819U},
-                                   std::pair{"traces/mooncake/conversation_trace.jsonl", 12031U},
-                                   std::pair{"traces/llmservingsim/workload_me2_01_mixed.jsonl", 608U}}) {
+  for (const auto& [path, rows] :
+       {std::pair{"traces/azure2023/AzureLLMInferenceTrace_code.csv", 8819U},
+        std::pair{"traces/mooncake/conversation_trace.jsonl", 12031U},
+        std::pair{"traces/llmservingsim/workload_me2_01_mixed.jsonl", 608U}}) {
     INFOS_NEEDS_DATA(path);
     std::ifstream in(test::data_path(path), std::ios::binary);
     const auto plan = read_trace(std::string(std::istreambuf_iterator<char>(in), {}), {});
@@ -125,7 +135,8 @@ Sample answered(int start_ms, int ttft_ms, int last_ms, std::uint64_t tokens) {
 }
 
 TEST(BenchReport, Figures_WorkedOutByHand) {
-  std::vector<Sample> samples{answered(0, 100, 300, 11), answered(500, 50, 1500, 30), answered(1000, 400, 1000, 1)};
+  std::vector<Sample> samples{answered(0, 100, 300, 11), answered(500, 50, 1500, 30),
+                              answered(1000, 400, 1000, 1)};
   samples.push_back(answered(0, 9999, 9999, 5));
   samples.back().warm_up = true;
   Sample failed;
@@ -206,12 +217,14 @@ class Server {
   }
   std::string text() const {
     if (manner_ == Manner::refuse)
-      return "HTTP/1.1 429 Too Many\r\nContent-Length: 29\r\n\r\n{\"error\":{\"message\":\"later\"}} ";
+      return "HTTP/1.1 429 Too Many\r\nContent-Length: "
+             "29\r\n\r\n{\"error\":{\"message\":\"later\"}} ";
     const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     const std::string one = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
     if (manner_ == Manner::break_off) return head + "22\r\n" + one;
     const std::string usage =
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\ndata: [DONE]\n\n";
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\ndata: "
+        "[DONE]\n\n";
     const auto chunk = [](const std::string& body) {
       std::array<char, 16> size{};
       std::snprintf(size.data(), size.size(), "%zx\r\n", body.size());
@@ -230,7 +243,9 @@ class Server {
 
 LoadResult load(const Server& server, LoadOptions options, std::uint64_t count, Duration gap = {}) {
   options.endpoint = server.endpoint();
-  const auto make = [&](std::uint64_t i) { return LoadRequest{gap * static_cast<std::int64_t>(i), "{\"n\":1}"}; };
+  const auto make = [&](std::uint64_t i) {
+    return LoadRequest{gap * static_cast<std::int64_t>(i), "{\"n\":1}"};
+  };
   auto result = run_load(options, count, make, nullptr);
   EXPECT_TRUE(result.ok());
   return std::move(result).value();
@@ -301,7 +316,8 @@ TEST(BenchLoad, NobodyListening_FailsEachRequestAndEnds) {
       nullptr);
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result->samples.size(), 10U);
-  for (const Sample& sample : result->samples) EXPECT_NE(sample.error.find("cannot connect"), std::string::npos);
+  for (const Sample& sample : result->samples)
+    EXPECT_NE(sample.error.find("cannot connect"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: doctor warns of what hurts and is silent about what is well. Method: a healthy machine as facts, then one fact
-// at a time made bad; the readers of kernel files on their known texts.
+// Goal: doctor warns of what hurts and is silent about what is well. Method: a healthy machine as
+// facts, then one fact at a time made bad; the readers of kernel files on their known texts.
 #include "daemon/cli/diagnosis.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ MachineFacts healthy() {
 Health health_of(const MachineFacts& facts, const std::string& what) {
   for (const Finding& finding : judge_machine(facts))
     if (finding.what == what) {
-      EXPECT_EQ(finding.health == Health::ok, finding.advice.empty()) << what << ": advice goes with a complaint";
+      EXPECT_EQ(finding.health == Health::ok, finding.advice.empty())
+          << what << ": advice goes with a complaint";
       return finding.health;
     }
   ADD_FAILURE() << "nothing said about " << what;
@@ -52,14 +53,20 @@ TEST(Diagnosis, EachBadFact_IsFound) {
   EXPECT_EQ(health_of(with([](auto& f) { f.cpu_features = {"avx2"}; }), "cpu"), Health::warn);
   EXPECT_EQ(health_of(with([](auto& f) { f.cores_quota = 2.5; }), "cores"), Health::warn);
   EXPECT_EQ(health_of(with([](auto& f) { f.cores_quota = 8.0; }), "cores"), Health::ok);
-  EXPECT_EQ(health_of(with([](auto& f) { f.memory_available = Bytes{100 << 20}; }), "memory"), Health::fail);
-  EXPECT_EQ(health_of(with([](auto& f) { f.memory_available = Bytes{1 << 30}; }), "memory"), Health::warn);
-  EXPECT_EQ(health_of(with([](auto& f) { f.memory_limit = Bytes{200 << 20}; }), "memory"), Health::fail);
+  EXPECT_EQ(health_of(with([](auto& f) { f.memory_available = Bytes{100 << 20}; }), "memory"),
+            Health::fail);
+  EXPECT_EQ(health_of(with([](auto& f) { f.memory_available = Bytes{1 << 30}; }), "memory"),
+            Health::warn);
+  EXPECT_EQ(health_of(with([](auto& f) { f.memory_limit = Bytes{200 << 20}; }), "memory"),
+            Health::fail);
   EXPECT_EQ(health_of(with([](auto& f) { f.huge_pages = "never"; }), "huge pages"), Health::warn);
   EXPECT_EQ(health_of(with([](auto& f) { f.open_files = 100; }), "open files"), Health::fail);
   EXPECT_EQ(health_of(with([](auto& f) { f.open_files = 1024; }), "open files"), Health::warn);
-  EXPECT_EQ(health_of(with([](auto& f) { f.shared_memory_free = Bytes{1 << 20}; }), "shared memory"), Health::warn);
-  EXPECT_EQ(health_of(with([](auto& f) { f.shared_memory_free.reset(); }), "shared memory"), Health::warn);
+  EXPECT_EQ(
+      health_of(with([](auto& f) { f.shared_memory_free = Bytes{1 << 20}; }), "shared memory"),
+      Health::warn);
+  EXPECT_EQ(health_of(with([](auto& f) { f.shared_memory_free.reset(); }), "shared memory"),
+            Health::warn);
   EXPECT_EQ(health_of(with([](auto& f) { f.unix_time = 0; }), "clock"), Health::fail);
   EXPECT_EQ(health_of(with([](auto& f) { f.clock_source = "hpet"; }), "clock"), Health::warn);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program to its end and gives its exit code and output, or keeps one running and reads its lines.
+// Runs a program to its end and gives its exit code and output, or keeps one running and reads its
+// lines.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ inline std::string bin_path(const std::string& name) {
   return std::string(folder ? folder : INFOS_SOURCE_DIR "/build/dev/bin") + "/" + name;
 }
 
-/// A child whose stdout (and stderr, if asked) comes through a pipe. Killed when it goes out of scope.
+/// A child whose stdout (and stderr, if asked) comes through a pipe. Killed when it goes out of
+/// scope.
 class Program {
  public:
   enum class Errors { apart, with_output };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the command line keeps its promises: help, exit codes, completion, all errors of a spec. Method: runs the
-// program; help is a golden file (INFOS_UPDATE_GOLDEN=1 writes it anew).
+// Goal: the command line keeps its promises: help, exit codes, completion, all errors of a spec.
+// Method: runs the program; help is a golden file (INFOS_UPDATE_GOLDEN=1 writes it anew).
 #include "tests/cli/program.h"
 
 #include <filesystem>
@@ -114,7 +114,8 @@ TEST(Program, Version_SaysIt) {
 
 TEST(Program, Apply_SaysAllErrorsWithTheirPlaces_AndNeedsNoDaemonForIt) {
   for (const char* name : {"references", "values_model", "unknown_and_double_keys"}) {
-    const std::string path = std::string(INFOS_SOURCE_DIR "/tests/spec/golden/bad/") + name + ".yaml";
+    const std::string path =
+        std::string(INFOS_SOURCE_DIR "/tests/spec/golden/bad/") + name + ".yaml";
     const std::vector<SpecFile> files{{path, read(path)}};
     const auto ran = run_infos({"apply", "--check", "-f", path});
     EXPECT_EQ(ran.code, 1);
@@ -157,11 +158,13 @@ TEST(Program, Completion_KnowsEveryCommandAndIsAScript) {
         EXPECT_NE(ran.output.find(word), std::string::npos) << shell << word;
     }
   }
-  // The bash script, driven as bash would: after "infos get -" come get's options, after "infos model " second words.
+  // The bash script, driven as bash would: after "infos get -" come get's options, after "infos
+  // model " second words.
   const TempDir dir;
   std::ofstream(dir / "script")
       << run_infos({"completion", "bash"}).output
-      << "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _infos; echo \"${COMPREPLY[*]}\"; }\n"
+      << "try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _infos; echo \"${COMPREPLY[*]}\"; "
+         "}\n"
          "try infos mod\ntry infos model ''\ntry infos get --out\ntry infos get --output json w\n";
   test::Program bash({"/bin/bash", dir / "script"}, test::Program::Errors::with_output);
   EXPECT_EQ(bash.line(), "model");
@@ -172,12 +175,14 @@ TEST(Program, Completion_KnowsEveryCommandAndIsAScript) {
 
 TEST(Program, ModelInspect_OfARealFile) {
   INFOS_NEEDS_DATA("models/stories260K-f32.gguf");
-  const auto ran = run_infos({"model", "inspect", test::data_path("models/stories260K-f32.gguf"), "--tensors"});
+  const auto ran =
+      run_infos({"model", "inspect", test::data_path("models/stories260K-f32.gguf"), "--tensors"});
   EXPECT_EQ(ran.code, 0) << ran.output;
   EXPECT_NE(ran.output.find("blk.4.ffn_down.weight"), std::string::npos) << ran.output;
-  EXPECT_NE(run_infos({"model", "inspect", test::data_path("models/stories260K-f32.gguf"), "-o", "json"})
-                .output.find("\"parameters\""),
-            std::string::npos);
+  EXPECT_NE(
+      run_infos({"model", "inspect", test::data_path("models/stories260K-f32.gguf"), "-o", "json"})
+          .output.find("\"parameters\""),
+      std::string::npos);
   const auto missing = run_infos({"model", "inspect", "/nowhere.gguf"});
   EXPECT_EQ(missing.code, 1);
   EXPECT_NE(missing.output.find("/nowhere.gguf"), std::string::npos);
@@ -185,7 +190,8 @@ TEST(Program, ModelInspect_OfARealFile) {
 
 TEST(Program, Simulate_SameSeedSameHash_AndItsRecordingReplays) {
   const TempDir dir;
-  const std::vector<std::string> words{"simulate", "--requests", "50", "--record", dir / "run", "-o", "json"};
+  const std::vector<std::string> words{"simulate",  "--requests", "50",  "--record",
+                                       dir / "run", "-o",         "json"};
   const auto once = run_infos(words);
   EXPECT_EQ(once.code, 0) << once.output;
   EXPECT_EQ(run_infos(words).output, once.output);
@@ -198,7 +204,8 @@ TEST(Program, Simulate_SameSeedSameHash_AndItsRecordingReplays) {
 
 TEST(Configs, EveryExample_HasNoErrors) {
   std::size_t files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(INFOS_SOURCE_DIR "/configs")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(INFOS_SOURCE_DIR "/configs")) {
     if (entry.path().extension() != ".yaml") continue;
     const std::vector<SpecFile> given{{entry.path().string(), read(entry.path().string())}};
     EXPECT_EQ(parse_spec(given).error_text(), "");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: what a server or a trace file says cannot crash the command line, and is read alike however it is cut. Method:
-// the first byte chooses the cut; the rest is an HTTP answer of events, read whole and in two pieces, and a trace.
+// Goal: what a server or a trace file says cannot crash the command line, and is read alike however
+// it is cut. Method: the first byte chooses the cut; the rest is an HTTP answer of events, read
+// whole and in two pieces, and a trace.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +24,10 @@ struct Seen {
 
 Seen read(std::string_view text, std::size_t cut) {
   Seen seen;
-  infos::cli::EventParser events([&](std::string_view data) { seen.events += std::string(data) + "\n"; });
-  infos::cli::HttpAnswerParser parser([&](std::string_view piece) { seen.ok = events.feed(piece).ok() && seen.ok; });
+  infos::cli::EventParser events(
+      [&](std::string_view data) { seen.events += std::string(data) + "\n"; });
+  infos::cli::HttpAnswerParser parser(
+      [&](std::string_view piece) { seen.ok = events.feed(piece).ok() && seen.ok; });
   for (const std::string_view piece : {text.substr(0, cut), text.substr(cut)}) {
     if (!seen.ok) break;
     const auto used = parser.feed(piece);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target over the files of its kept corpus, without a fuzzer: a regression test for every build.
+// Runs a fuzz target over the files of its kept corpus, without a fuzzer: a regression test for
+// every build.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

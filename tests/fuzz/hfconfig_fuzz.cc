@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text read as each of the JSON files of a Hugging Face directory: an error that names the file, or values that
-// can be checked.
+// Any text read as each of the JSON files of a Hugging Face directory: an error that names the
+// file, or values that can be checked.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes parsed as a safetensors file: an error, or tensors that tile the data exactly. The first bit of the input
-// chooses whether the length field is put right, so that the JSON behind it is reached.
+// Any bytes parsed as a safetensors file: an error, or tensors that tile the data exactly. The
+// first bit of the input chooses whether the length field is put right, so that the JSON behind it
+// is reached.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

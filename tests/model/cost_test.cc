@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the cost of a model is what its tensors really take. Method: numbers worked out by hand from the published
-// configs (and equal to the published parameter counts), and the size of a real file.
+// Goal: the cost of a model is what its tensors really take. Method: numbers worked out by hand
+// from the published configs (and equal to the published parameter counts), and the size of a real
+// file.
 #include "topology/model/cost.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,8 @@ namespace {
 
 ModelConfig llama_8b() {
   ModelConfig c;
-  c.layers = 32, c.hidden = 4096, c.ffn_hidden = 14336, c.heads = 32, c.kv_heads = 8, c.head_dim = 128,
-  c.vocab = 128256;
+  c.layers = 32, c.hidden = 4096, c.ffn_hidden = 14336, c.heads = 32, c.kv_heads = 8,
+  c.head_dim = 128, c.vocab = 128256;
   c.max_context = 131072;
   return c;
 }
@@ -32,15 +33,16 @@ ModelConfig qwen_half_b() {
 ModelConfig mixtral() {
   ModelConfig c;
   c.family = ModelFamily::mistral;
-  c.layers = 32, c.hidden = 4096, c.ffn_hidden = 14336, c.heads = 32, c.kv_heads = 8, c.head_dim = 128,
-  c.vocab = 32000;
+  c.layers = 32, c.hidden = 4096, c.ffn_hidden = 14336, c.heads = 32, c.kv_heads = 8,
+  c.head_dim = 128, c.vocab = 32000;
   c.max_context = 32768, c.experts = 8, c.experts_per_token = 2;
   return c;
 }
 
 ModelConfig stories_260k() {
   ModelConfig c;
-  c.layers = 5, c.hidden = 64, c.ffn_hidden = 172, c.heads = 8, c.kv_heads = 4, c.head_dim = 8, c.vocab = 512;
+  c.layers = 5, c.hidden = 64, c.ffn_hidden = 172, c.heads = 8, c.kv_heads = 4, c.head_dim = 8,
+  c.vocab = 512;
   c.max_context = 128;
   return c;
 }
@@ -69,8 +71,10 @@ TEST(Cost, WeightBytes_OfEachFormat) {
 
 TEST(Cost, WeightBytes_RoundEachRowUpToABlock) {
   ModelConfig c = stories_260k();  // ffn down has rows of 172 weights: 6 blocks of 32
-  const std::uint64_t per_layer = (64 * 64 * 2 + 64 * 32 * 2 + 2 * 172 * 64) / 32 * 34 + 64 * 6 * 34;
-  EXPECT_EQ(weight_bytes(c, WeightFormat::q8_0).value, 5 * per_layer + 2 * 512 * 2 * 34 + 4 * (5 * 128 + 64));
+  const std::uint64_t per_layer =
+      (64 * 64 * 2 + 64 * 32 * 2 + 2 * 172 * 64) / 32 * 34 + 64 * 6 * 34;
+  EXPECT_EQ(weight_bytes(c, WeightFormat::q8_0).value,
+            5 * per_layer + 2 * 512 * 2 * 34 + 4 * (5 * 128 + 64));
 }
 
 TEST(Cost, WeightBytes_EqualTheTensorsOfARealFile) {
@@ -89,12 +93,14 @@ TEST(Cost, KvBytesPerToken) {
 }
 
 TEST(Cost, Flops_OfDecodeAndPrefill) {
-  // Matrices that a token passes: 7,504,658,432 weights; attention: 4 * 32 * 4096 for each position seen.
+  // Matrices that a token passes: 7,504,658,432 weights; attention: 4 * 32 * 4096 for each position
+  // seen.
   EXPECT_DOUBLE_EQ(sequence_flops(llama_8b(), {1, 0, 1}), 15'009'316'864.0 + 524'288.0);
   EXPECT_DOUBLE_EQ(sequence_flops(llama_8b(), {1, 999, 1}), 15'009'316'864.0 + 524'288'000.0);
   const double layers = 2.0 * (7'504'658'432.0 - 525'336'576.0);
   const double output = 2.0 * 525'336'576.0;
-  EXPECT_DOUBLE_EQ(sequence_flops(llama_8b(), {512, 0, 1}), 512 * layers + output + 524'288.0 * 512 * 513 / 2);
+  EXPECT_DOUBLE_EQ(sequence_flops(llama_8b(), {512, 0, 1}),
+                   512 * layers + output + 524'288.0 * 512 * 513 / 2);
   // Two experts of eight, and the router.
   EXPECT_DOUBLE_EQ(sequence_flops(mixtral(), {1, 0, 0}),
                    2.0 * 32 * (41'943'040.0 + 2 * 176'160'768.0 + 32'768.0) + 524'288.0);
@@ -124,10 +130,12 @@ TEST(Cost, DecodeStepBytes_AreWeightsOnceAndEveryKv) {
   const ModelConfig c = llama_8b();
   const double embedding = 2.0 * 525'336'576.0;  // looked up, not read
   const double weights = static_cast<double>(weight_bytes(c, WeightFormat::bf16).value) - embedding;
-  EXPECT_DOUBLE_EQ(decode_step_bytes(c, {8, 1000, WeightFormat::bf16, 2}), weights + 8.0 * 1000 * 131'072);
+  EXPECT_DOUBLE_EQ(decode_step_bytes(c, {8, 1000, WeightFormat::bf16, 2}),
+                   weights + 8.0 * 1000 * 131'072);
   // One sequence of Mixtral reads two experts a layer, not eight.
   const double one = decode_step_bytes(mixtral(), {1, 0, WeightFormat::bf16, 2});
-  const double all = static_cast<double>(weight_bytes(mixtral(), WeightFormat::bf16).value) - 2.0 * 131'072'000.0;
+  const double all =
+      static_cast<double>(weight_bytes(mixtral(), WeightFormat::bf16).value) - 2.0 * 131'072'000.0;
   EXPECT_DOUBLE_EQ(all - one, 32.0 * 6 * 176'160'768.0 * 2);
 }
 

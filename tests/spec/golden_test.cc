@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: good specs are read, bad ones give exactly the errors that a reader needs, and every key has one of each.
-// Method: golden files: good/*.yaml parse, bad/X.yaml gives the lines of bad/X.errors (INFOS_UPDATE_GOLDEN=1 writes them anew).
+// Goal: good specs are read, bad ones give exactly the errors that a reader needs, and every key
+// has one of each. Method: golden files: good/*.yaml parse, bad/X.yaml gives the lines of
+// bad/X.errors (INFOS_UPDATE_GOLDEN=1 writes them anew).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +59,8 @@ TEST(SpecGolden, BadFiles_GiveExactlyTheirErrors) {
 }
 
 TEST(SpecGolden, Reference_IsUpToDate) {
-  expect_golden(spec_reference(), std::filesystem::path(INFOS_SOURCE_DIR) / "docs/spec-reference.md");
+  expect_golden(spec_reference(),
+                std::filesystem::path(INFOS_SOURCE_DIR) / "docs/spec-reference.md");
 }
 
 /// Key paths of the reference, as "Kind nodes[].name".
@@ -90,17 +92,20 @@ TEST(SpecGolden, EveryKey_HasARefusedValue) {
     for (const SpecError& error : parse(path).errors) {
       if (!error.message.starts_with("spec.")) continue;
       std::string key = error.message.substr(5, error.message.find(": ") - 5);
-      std::erase_if(key, [](char c) { return c >= '0' && c <= '9'; });  // indices; no key has a digit
+      std::erase_if(key,
+                    [](char c) { return c >= '0' && c <= '9'; });  // indices; no key has a digit
       if (key.ends_with("[]")) key.resize(key.size() - 2);
       refused.insert(kind_of_line.at(error.line) + " " + key);
     }
   }
-  for (const std::string& key : all_keys()) EXPECT_TRUE(refused.contains(key)) << "no bad example for " << key;
+  for (const std::string& key : all_keys())
+    EXPECT_TRUE(refused.contains(key)) << "no bad example for " << key;
 }
 
 TEST(SpecGolden, EveryKey_IsReadByAGoodFile) {
   // A key that is nowhere written as `key: value` cannot have been read.
-  const std::string text = read(kGolden / "good/every_key.yaml") + read(kGolden / "good/design.yaml");
+  const std::string text =
+      read(kGolden / "good/every_key.yaml") + read(kGolden / "good/design.yaml");
   for (const std::string& key : all_keys()) {
     const std::string word = key.substr(key.find_last_of(" .") + 1);
     EXPECT_TRUE(text.find(" " + word + ":") != std::string::npos ||
@@ -148,9 +153,9 @@ TEST(SpecGolden, Values_ArriveInTheStructs) {
 
 TEST(SpecGolden, SeveralFiles_ReferToEachOther_AndErrorsNameTheirFile) {
   const SpecFile model{"model.yaml", read(kGolden / "good/least.yaml")};
-  const SpecFile tenant{
-      "tenant.yaml",
-      "apiVersion: infos/v1\nkind: Tenant\nmetadata: {name: t}\nspec: {keys_file: k, models: [tiny]}\n"};
+  const SpecFile tenant{"tenant.yaml",
+                        "apiVersion: infos/v1\nkind: Tenant\nmetadata: {name: t}\nspec: "
+                        "{keys_file: k, models: [tiny]}\n"};
   EXPECT_EQ(parse_spec(std::vector{tenant, model}).error_text(), "");
   EXPECT_EQ(parse_spec(std::vector{model, tenant}).error_text(), "");
   const SpecOutcome alone = parse_spec(std::vector{tenant});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: no text makes the YAML library hang, eat memory or throw through read_yaml. Method: its known traps and texts
-// of the greatest size, under the test's time limit.
+// Goal: no text makes the YAML library hang, eat memory or throw through read_yaml. Method: its
+// known traps and texts of the greatest size, under the test's time limit.
 #include "topology/spec/yaml_tree.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ std::string repeat(std::string_view text, std::size_t bytes) {
 }
 
 TEST(YamlTree, LoneComma_IsRefusedInsteadOfReadForEver) {
-  for (const char* text : {",", "a: 1\n,", "- a\n- b\n: c\n,\n", "---\n,", ", ,", "]", "}", "[a]\n]"}) {
+  for (const char* text :
+       {",", "a: 1\n,", "- a\n- b\n: c\n,\n", "---\n,", ", ,", "]", "}", "[a]\n]"}) {
     const YamlText yaml = read_yaml(text);
     EXPECT_TRUE(yaml.problem.has_value()) << text;
   }
@@ -42,12 +43,13 @@ TEST(YamlTree, BillionLaughs_StopsAtTheFirstAnchor) {
 }
 
 TEST(YamlTree, LargestTexts_AreReadOrRefused) {
-  for (const char* unit : {"[",           "{",           "- ",         "? ",    "a: ",   "- - ", "[a, ",
-                           "{a: ",        "\"",          "'",          "|\n",   ">\n ",  "&a ",  "*a ",
-                           "!t ",         "%YAML 1.2\n", "%TAG ! x\n", "---\n", "...\n", "a\n",  "a: b\n",
-                           "\n",          " ",           "#",          "# c\n", "[]",    "{}",   ",",
-                           "\"\\u0041\"", "a: [b\n",     "- a\n-b\n",  "?\n",   ":\n",   ": ",   "{a, b}, ",
-                           "\\",          "\"\\x",       "\xC3\xA4"}) {
+  for (const char* unit :
+       {"[",           "{",           "- ",         "? ",    "a: ",   "- - ", "[a, ",
+        "{a: ",        "\"",          "'",          "|\n",   ">\n ",  "&a ",  "*a ",
+        "!t ",         "%YAML 1.2\n", "%TAG ! x\n", "---\n", "...\n", "a\n",  "a: b\n",
+        "\n",          " ",           "#",          "# c\n", "[]",    "{}",   ",",
+        "\"\\u0041\"", "a: [b\n",     "- a\n-b\n",  "?\n",   ":\n",   ": ",   "{a, b}, ",
+        "\\",          "\"\\x",       "\xC3\xA4"}) {
     const std::string text = repeat(unit, kSpecBytesMax);
     const YamlText yaml = read_yaml(text);
     EXPECT_LE(yaml.documents.size(), kSpecDocumentsMax) << unit;
@@ -58,7 +60,8 @@ TEST(YamlTree, LargestTexts_AreReadOrRefused) {
 TEST(YamlTree, UnclosedQuotes_AreRefused) {
   for (const char* text : {"a: \"b", "a: 'b", "a: \"b\\\"", "a: 'b''", "a: \"b\nc", "\"", "'"})
     EXPECT_TRUE(read_yaml(text).problem.has_value()) << text;
-  for (const char* text : {"a: \"b\"", "a: 'b'", "a: \"b\\\"\"", "a: 'b'''", "a: \"\"", "a: ''", "a: |\n  'text\n"})
+  for (const char* text :
+       {"a: \"b\"", "a: 'b'", "a: \"b\\\"\"", "a: 'b'''", "a: \"\"", "a: ''", "a: |\n  'text\n"})
     EXPECT_FALSE(read_yaml(text).problem.has_value()) << text;
 }
 

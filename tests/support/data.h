@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the shared test data lies. A test whose data is missing skips, visibly; under CI=true it fails instead.
+// Where the shared test data lies. A test whose data is missing skips, visibly; under CI=true it
+// fails instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,8 +26,8 @@ inline bool in_ci() {
 }  // namespace infos::test
 
 /// At the top of a test that reads shared data.
-#define INFOS_NEEDS_DATA(relative)                                                             \
-  if (!std::filesystem::exists(::infos::test::data_path(relative))) {                          \
-    if (::infos::test::in_ci()) FAIL() << "missing test data " << relative << " under CI";     \
-    GTEST_SKIP() << "test data " << relative << " is not here (set INFOS_TEST_DATA)";          \
+#define INFOS_NEEDS_DATA(relative)                                                         \
+  if (!std::filesystem::exists(::infos::test::data_path(relative))) {                      \
+    if (::infos::test::in_ci()) FAIL() << "missing test data " << relative << " under CI"; \
+    GTEST_SKIP() << "test data " << relative << " is not here (set INFOS_TEST_DATA)";      \
   }

@@ -18,8 +18,8 @@ struct Merge {
   std::int32_t left_id = 0, right_id = 0;
 };
 
-/// Every way to make a piece out of two pieces, best score first: SentencePiece joins the pair whose result scores
-/// best.
+/// Every way to make a piece out of two pieces, best score first: SentencePiece joins the pair
+/// whose result scores best.
 std::vector<Merge> merges_of(const Vocabulary& vocabulary) {
   std::unordered_map<std::string, std::int32_t> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
@@ -31,7 +31,8 @@ std::vector<Merge> merges_of(const Vocabulary& vocabulary) {
     for (std::size_t cut = 1; cut < piece.size(); ++cut) {
       const auto left = ids.find(piece.substr(0, cut)), right = ids.find(piece.substr(cut));
       if (left != ids.end() && right != ids.end())
-        merges.push_back({left->first, right->first, vocabulary.scores[i], left->second, right->second});
+        merges.push_back(
+            {left->first, right->first, vocabulary.scores[i], left->second, right->second});
     }
   }
   std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
@@ -69,8 +70,10 @@ std::string model(const Vocabulary& vocabulary) {
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
     vocab += fmt::format("{}{}:{}", i ? "," : "", json_quote(vocabulary.tokens[i]), i);
   for (const auto& merge : merges_of(vocabulary))
-    merges += fmt::format("{}{}", merges.empty() ? "" : ",", json_quote(merge.left + " " + merge.right));
-  const std::string unknown = vocabulary.unknown >= 0 ? json_quote(vocabulary.tokens[vocabulary.unknown]) : "null";
+    merges +=
+        fmt::format("{}{}", merges.empty() ? "" : ",", json_quote(merge.left + " " + merge.right));
+  const std::string unknown =
+      vocabulary.unknown >= 0 ? json_quote(vocabulary.tokens[vocabulary.unknown]) : "null";
   return fmt::format(
       R"({{"type":"BPE","dropout":null,"unk_token":{},"continuing_subword_prefix":null,"end_of_word_suffix":null,)"
       R"("fuse_unk":true,"byte_fallback":true,"vocab":{{{}}},"merges":[{}]}})",
@@ -94,9 +97,11 @@ std::string json_quote(std::string_view text) {
 
 Result<std::string> tokenizer_json_of(const Vocabulary& vocabulary) {
   if (vocabulary.model != "llama")
-    return Error{ErrorCode::unsupported, fmt::format("tokenizer model is \"{}\": want llama", vocabulary.model)};
+    return Error{ErrorCode::unsupported,
+                 fmt::format("tokenizer model is \"{}\": want llama", vocabulary.model)};
   const char* prepend = vocabulary.add_space_prefix ? R"({"type":"Prepend","prepend":"▁"},)" : "";
-  const char* strip = vocabulary.add_space_prefix ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : "";
+  const char* strip =
+      vocabulary.add_space_prefix ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : "";
   return fmt::format(
       R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{}],)"
       R"("normalizer":{{"type":"Sequence","normalizers":[{}{{"type":"Replace","pattern":{{"String":" "}},"content":"▁"}}]}},)"

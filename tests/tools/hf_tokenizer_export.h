@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a SentencePiece BPE vocabulary (pieces and scores) in the form of a Hugging Face tokenizer.json: a BPE model
-// with byte fallback whose merges follow from the scores. Pure. Source: the layout of Llama 2's published
-// tokenizer.json.
+// Writes a SentencePiece BPE vocabulary (pieces and scores) in the form of a Hugging Face
+// tokenizer.json: a BPE model with byte fallback whose merges follow from the scores. Pure. Source:
+// the layout of Llama 2's published tokenizer.json.
 #pragma once
 
 #include <string>

@@ -15,14 +15,17 @@ namespace {
 using infos::DType;
 
 constexpr const char* kUsage =
-    "usage: model-tool hf MODEL.gguf DIRECTORY           the same model as a Hugging Face directory\n"
-    "       model-tool requantise MODEL.gguf DTYPE FILE  the same model with matrices of another dtype\n"
+    "usage: model-tool hf MODEL.gguf DIRECTORY           the same model as a Hugging Face "
+    "directory\n"
+    "       model-tool requantise MODEL.gguf DTYPE FILE  the same model with matrices of another "
+    "dtype\n"
     "       model-tool synth SHAPE DTYPE FILE [SEED]     random weights of a named shape\n"
     "       model-tool inspect MODEL                     what it is\n"
     "DTYPE: f32 f16 bf16 q8_0 q4_0 q4_k q6_k\n";
 
 DType parse_dtype(const char* word) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k})
+  for (const DType dtype :
+       {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k})
     if (std::strcmp(word, infos::to_string(dtype)) == 0) return dtype;
   return DType::none;
 }
@@ -48,7 +51,8 @@ infos::Status run(int argc, char** argv) {
   }
   if (verb != "synth") return usage;
   const std::uint64_t seed = argc > 5 ? std::strtoull(argv[5], nullptr, 10) : 1;
-  return infos::synth_model({.shape = argv[2], .dtype = dtype, .path = argv[4], .seed = seed, .progress = {}});
+  return infos::synth_model(
+      {.shape = argv[2], .dtype = dtype, .path = argv[4], .seed = seed, .progress = {}});
 }
 
 }  // namespace

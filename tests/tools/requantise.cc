@@ -27,7 +27,8 @@ DType target(const TensorView& tensor, DType wanted) {
 
 Status requantise(const Checkpoint& checkpoint, DType dtype, const std::string& path) {
   GgufHeader header = INFOS_TRY(gguf_header(checkpoint.config(), checkpoint.tokenizer(), dtype));
-  for (const auto& tensor : checkpoint.tensors()) header.add_tensor(tensor.name, target(tensor, dtype), tensor.dims);
+  for (const auto& tensor : checkpoint.tensors())
+    header.add_tensor(tensor.name, target(tensor, dtype), tensor.dims);
   // A file that has the table as a tensor already brings it along.
   const auto divisors = rope_divisors(checkpoint.config());
   const auto count = static_cast<std::int64_t>(divisors.size());

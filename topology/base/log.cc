@@ -15,16 +15,22 @@ std::atomic<LogFormat> g_format{LogFormat::text};
 
 const char* level_word(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return "debug";
-    case LogLevel::info: return "info";
-    case LogLevel::warn: return "warn";
-    case LogLevel::error: return "error";
-    case LogLevel::off: return "off";
+    case LogLevel::debug:
+      return "debug";
+    case LogLevel::info:
+      return "info";
+    case LogLevel::warn:
+      return "warn";
+    case LogLevel::error:
+      return "error";
+    case LogLevel::off:
+      return "off";
   }
   return "?";
 }
 
-/// Appends `text` as a JSON string; control bytes and quotes escaped, so that one event stays one line.
+/// Appends `text` as a JSON string; control bytes and quotes escaped, so that one event stays one
+/// line.
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -52,13 +58,15 @@ std::string timestamp() {
   clock_gettime(CLOCK_REALTIME, &now);
   tm utc{};
   gmtime_r(&now.tv_sec, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     now.tv_nsec / 1000);
 }
 
 }  // namespace
 
-LogField::LogField(std::string_view k, double v) : key(k), value(fmt::format("{}", v)), is_number(true) {}
+LogField::LogField(std::string_view k, double v)
+    : key(k), value(fmt::format("{}", v)), is_number(true) {}
 
 void log_configure(LogLevel level, LogFormat format) {
   g_level = level;
@@ -66,10 +74,12 @@ void log_configure(LogLevel level, LogFormat format) {
 }
 
 Result<LogLevel> parse_log_level(std::string_view word) {
-  for (const LogLevel level : {LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error, LogLevel::off})
+  for (const LogLevel level :
+       {LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error, LogLevel::off})
     if (word == level_word(level)) return level;
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("log level '{}': want debug, info, warn, error or off", word.substr(0, 32))};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("log level '{}': want debug, info, warn, error or off", word.substr(0, 32))};
 }
 
 void log_line(LogLevel level, std::string_view component, std::string_view message,
@@ -77,7 +87,8 @@ void log_line(LogLevel level, std::string_view component, std::string_view messa
   if (level < g_level.load(std::memory_order_relaxed)) return;
   std::string line;
   if (g_format.load(std::memory_order_relaxed) == LogFormat::json) {
-    line = fmt::format("{{\"time\":\"{}\",\"level\":\"{}\",\"component\":", timestamp(), level_word(level));
+    line = fmt::format("{{\"time\":\"{}\",\"level\":\"{}\",\"component\":", timestamp(),
+                       level_word(level));
     append_quoted(line, component);
     line += ",\"message\":";
     append_quoted(line, message);
@@ -85,20 +96,25 @@ void log_line(LogLevel level, std::string_view component, std::string_view messa
       line += ',';
       append_quoted(line, field.key);
       line += ':';
-      if (field.is_number && field.value.find_first_of("ni") == std::string::npos) line += field.value;
-      else append_quoted(line, field.value);
+      if (field.is_number && field.value.find_first_of("ni") == std::string::npos)
+        line += field.value;
+      else
+        append_quoted(line, field.value);
     }
     line += "}\n";
   } else {
     line = fmt::format("{} {:5} {}: {}", timestamp(), level_word(level), component, message);
     for (const LogField& field : fields) {
       line += fmt::format(" {}=", field.key);
-      if (is_plain(field.value)) line += field.value;
-      else append_quoted(line, field.value);
+      if (is_plain(field.value))
+        line += field.value;
+      else
+        append_quoted(line, field.value);
     }
     line += '\n';
   }
-  // One write per line: lines of several threads and processes do not mix. A lost log line is not an error.
+  // One write per line: lines of several threads and processes do not mix. A lost log line is not
+  // an error.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

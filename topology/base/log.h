@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logger: one line per event on stderr, as key=value (default) or JSON. Any thread; a line is written whole.
-// Whoever first decides that something is an error logs it; those above only pass it on.
+// The logger: one line per event on stderr, as key=value (default) or JSON. Any thread; a line is
+// written whole. Whoever first decides that something is an error logs it; those above only pass it
+// on.
 #pragma once
 
 #include <concepts>
@@ -35,20 +36,25 @@ void log_configure(LogLevel level, LogFormat format);
 /// Errors: invalid_argument with the allowed words.
 Result<LogLevel> parse_log_level(std::string_view word);
 
-/// `component` is the unit that speaks ("gateway"), `message` a fixed sentence; what varies goes into fields.
+/// `component` is the unit that speaks ("gateway"), `message` a fixed sentence; what varies goes
+/// into fields.
 void log_line(LogLevel level, std::string_view component, std::string_view message,
               std::initializer_list<LogField> fields = {});
 
-inline void log_debug(std::string_view c, std::string_view m, std::initializer_list<LogField> f = {}) {
+inline void log_debug(std::string_view c, std::string_view m,
+                      std::initializer_list<LogField> f = {}) {
   log_line(LogLevel::debug, c, m, f);
 }
-inline void log_info(std::string_view c, std::string_view m, std::initializer_list<LogField> f = {}) {
+inline void log_info(std::string_view c, std::string_view m,
+                     std::initializer_list<LogField> f = {}) {
   log_line(LogLevel::info, c, m, f);
 }
-inline void log_warn(std::string_view c, std::string_view m, std::initializer_list<LogField> f = {}) {
+inline void log_warn(std::string_view c, std::string_view m,
+                     std::initializer_list<LogField> f = {}) {
   log_line(LogLevel::warn, c, m, f);
 }
-inline void log_error(std::string_view c, std::string_view m, std::initializer_list<LogField> f = {}) {
+inline void log_error(std::string_view c, std::string_view m,
+                      std::initializer_list<LogField> f = {}) {
   log_line(LogLevel::error, c, m, f);
 }
 

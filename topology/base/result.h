@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result<T>: a value or an Error, for everything that can be expected to go wrong (files, network, bad input).
-// Never used for bugs (INFOS_CHECK) and never thrown.
+// Result<T>: a value or an Error, for everything that can be expected to go wrong (files, network,
+// bad input). Never used for bugs (INFOS_CHECK) and never thrown.
 #pragma once
 
 #include <optional>
@@ -29,16 +29,26 @@ enum class ErrorCode {
 /// The code as a snake_case word, e.g. "not_found".
 constexpr const char* to_string(ErrorCode code) {
   switch (code) {
-    case ErrorCode::invalid_argument: return "invalid_argument";
-    case ErrorCode::not_found: return "not_found";
-    case ErrorCode::already_exists: return "already_exists";
-    case ErrorCode::corrupt: return "corrupt";
-    case ErrorCode::unsupported: return "unsupported";
-    case ErrorCode::resource_exhausted: return "resource_exhausted";
-    case ErrorCode::unavailable: return "unavailable";
-    case ErrorCode::deadline_exceeded: return "deadline_exceeded";
-    case ErrorCode::cancelled: return "cancelled";
-    case ErrorCode::io: return "io";
+    case ErrorCode::invalid_argument:
+      return "invalid_argument";
+    case ErrorCode::not_found:
+      return "not_found";
+    case ErrorCode::already_exists:
+      return "already_exists";
+    case ErrorCode::corrupt:
+      return "corrupt";
+    case ErrorCode::unsupported:
+      return "unsupported";
+    case ErrorCode::resource_exhausted:
+      return "resource_exhausted";
+    case ErrorCode::unavailable:
+      return "unavailable";
+    case ErrorCode::deadline_exceeded:
+      return "deadline_exceeded";
+    case ErrorCode::cancelled:
+      return "cancelled";
+    case ErrorCode::io:
+      return "io";
   }
   return "unknown";
 }
@@ -60,9 +70,18 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
 
   /// Requires: ok().
-  T& value() & { INFOS_CHECK(ok()); return std::get<0>(state_); }
-  const T& value() const& { INFOS_CHECK(ok()); return std::get<0>(state_); }
-  T&& value() && { INFOS_CHECK(ok()); return std::get<0>(std::move(state_)); }
+  T& value() & {
+    INFOS_CHECK(ok());
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    INFOS_CHECK(ok());
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    INFOS_CHECK(ok());
+    return std::get<0>(std::move(state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -70,8 +89,14 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
 
   /// Requires: !ok().
-  const Error& error() const& { INFOS_CHECK(!ok()); return std::get<1>(state_); }
-  Error&& error() && { INFOS_CHECK(!ok()); return std::get<1>(std::move(state_)); }
+  const Error& error() const& {
+    INFOS_CHECK(!ok());
+    return std::get<1>(state_);
+  }
+  Error&& error() && {
+    INFOS_CHECK(!ok());
+    return std::get<1>(std::move(state_));
+  }
 
  private:
   std::variant<T, Error> state_;
@@ -86,8 +111,14 @@ class [[nodiscard]] Result<void> {
   bool ok() const { return !error_; }
   explicit operator bool() const { return ok(); }
   void value() const { INFOS_CHECK(ok()); }
-  const Error& error() const& { INFOS_CHECK(!ok()); return *error_; }
-  Error&& error() && { INFOS_CHECK(!ok()); return *std::move(error_); }
+  const Error& error() const& {
+    INFOS_CHECK(!ok());
+    return *error_;
+  }
+  Error&& error() && {
+    INFOS_CHECK(!ok());
+    return *std::move(error_);
+  }
 
  private:
   std::optional<Error> error_;
@@ -99,10 +130,10 @@ using Status = Result<void>;
 
 /// Yields the value of a Result expression, or returns its Error from the enclosing function.
 /// `auto file = INFOS_TRY(open(path));`  Not inside coroutines.
-#define INFOS_TRY(expression)                                              \
-  ({                                                                       \
-    auto infos_try_result = (expression);                                  \
-    if (!infos_try_result.ok()) [[unlikely]]                               \
-      return std::move(infos_try_result).error();                          \
-    std::move(infos_try_result).value();                                   \
+#define INFOS_TRY(expression)                     \
+  ({                                              \
+    auto infos_try_result = (expression);         \
+    if (!infos_try_result.ok()) [[unlikely]]      \
+      return std::move(infos_try_result).error(); \
+    std::move(infos_try_result).value();          \
   })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that are the same on every machine: a seeded sequential generator (xoshiro256**) for decisions and
-// simulation, and a counter-based one (Philox) where a draw must depend on its key alone. Never std::*_distribution.
+// Random numbers that are the same on every machine: a seeded sequential generator (xoshiro256**)
+// for decisions and simulation, and a counter-based one (Philox) where a draw must depend on its
+// key alone. Never std::*_distribution.
 #pragma once
 
 #include <array>
@@ -8,7 +9,8 @@
 
 namespace infos {
 
-/// xoshiro256** seeded through splitmix64. Source: Blackman and Vigna, https://prng.di.unimi.it (public domain).
+/// xoshiro256** seeded through splitmix64. Source: Blackman and Vigna, https://prng.di.unimi.it
+/// (public domain).
 class Rng {
  public:
   explicit Rng(std::uint64_t seed);
@@ -30,7 +32,8 @@ class Rng {
 };
 
 /// Philox4x32-10: a pure function of (key, counter). Source: Salmon et al., SC 2011.
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high);
+std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
+                                    std::uint64_t counter_high);
 
 /// Uniform in [0, 1) that depends on (seed, position, stream) alone: the draw of one sampling step.
 double counter_uniform(std::uint64_t seed, std::uint64_t position, std::uint64_t stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantities with units: Bytes, Duration, Time, Bandwidth. Parsing is strict ("16GiB", "300ms", "400Gb/s"), printing
-// gives the shortest form that parses back to the same value.
+// Quantities with units: Bytes, Duration, Time, Bandwidth. Parsing is strict ("16GiB", "300ms",
+// "400Gb/s"), printing gives the shortest form that parses back to the same value.
 #pragma once
 
 #include <compare>
@@ -52,12 +52,13 @@ struct Bandwidth {
   friend constexpr auto operator<=>(const Bandwidth&, const Bandwidth&) = default;
 };
 
-/// Accepts an integer or decimal with B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024).
-/// Errors: invalid_argument, naming the text and the units allowed.
+/// Accepts an integer or decimal with B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of
+/// 1024). Errors: invalid_argument, naming the text and the units allowed.
 Result<Bytes> parse_bytes(std::string_view text);
 /// Accepts a decimal with ns, us, ms, s, m, h. Errors: as above.
 Result<Duration> parse_duration(std::string_view text);
-/// Accepts a decimal with b/s, kb/s, Mb/s, Gb/s, Tb/s (bits) or B/s, kB/s, MB/s, GB/s, TB/s. Errors: as above.
+/// Accepts a decimal with b/s, kb/s, Mb/s, Gb/s, Tb/s (bits) or B/s, kB/s, MB/s, GB/s, TB/s.
+/// Errors: as above.
 Result<Bandwidth> parse_bandwidth(std::string_view text);
 
 /// Exact: the largest unit in which the value is a whole number, e.g. "16GiB", "1500B".

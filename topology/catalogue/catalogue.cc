@@ -20,11 +20,12 @@ constexpr Confidence kSheet = Confidence::data_sheet;
 constexpr Confidence kReported = Confidence::reported;
 constexpr Confidence kEstimate = Confidence::estimate;
 
-// "aiconfigurator": the system descriptions of ai-dynamo/aiconfigurator (Apache-2.0), checked against the data sheet.
-// CPU peaks: cores x base clock x operations per cycle and core (AVX2 32 f32, AVX-512 64 f32, AVX-512 VNNI 256 int8,
-// AMX 1024 bf16 and 2048 int8; Zen 4 runs AVX-512 in two halves: 32 f32, 64 bf16, 128 int8); memory bandwidth:
-// channels x rate x 8 bytes.
-// Columns: name, vendor, class, {f32, bf16, f8, i8, f4}, memory, bandwidth, efficiency, peer link, host link, watts.
+// "aiconfigurator": the system descriptions of ai-dynamo/aiconfigurator (Apache-2.0), checked
+// against the data sheet. CPU peaks: cores x base clock x operations per cycle and core (AVX2 32
+// f32, AVX-512 64 f32, AVX-512 VNNI 256 int8, AMX 1024 bf16 and 2048 int8; Zen 4 runs AVX-512 in
+// two halves: 32 f32, 64 bf16, 128 int8); memory bandwidth: channels x rate x 8 bytes. Columns:
+// name, vendor, class, {f32, bf16, f8, i8, f4}, memory, bandwidth, efficiency, peer link, host
+// link, watts.
 // clang-format off
 constexpr std::array kKinds = std::to_array<DeviceKind>({
     {"a100-pcie", "nvidia", kGpu, {19.5 * T, 312 * T, 0, 624 * T, 0}, gib(80), gb(1935), 0.8, gb(0), gb(32), 300,
@@ -92,18 +93,24 @@ constexpr std::array kKinds = std::to_array<DeviceKind>({
 
 const char* to_string(DeviceClass device_class) {
   switch (device_class) {
-    case DeviceClass::cpu: return "cpu";
-    case DeviceClass::gpu: return "gpu";
-    case DeviceClass::asic: return "asic";
+    case DeviceClass::cpu:
+      return "cpu";
+    case DeviceClass::gpu:
+      return "gpu";
+    case DeviceClass::asic:
+      return "asic";
   }
   return "unknown";
 }
 
 const char* to_string(Confidence confidence) {
   switch (confidence) {
-    case Confidence::data_sheet: return "data-sheet";
-    case Confidence::reported: return "reported";
-    case Confidence::estimate: return "estimate";
+    case Confidence::data_sheet:
+      return "data-sheet";
+    case Confidence::reported:
+      return "reported";
+    case Confidence::estimate:
+      return "estimate";
   }
   return "unknown";
 }
@@ -118,8 +125,9 @@ Result<DeviceKind> find_device_kind(std::string_view name) {
     if (shares) similar += (similar.empty() ? "" : ", ") + std::string(kind.name);
     all += (all.empty() ? "" : ", ") + std::string(kind.name);
   }
-  return Error{ErrorCode::not_found, fmt::format("no device kind is called '{}': want one of {}",
-                                                 name.substr(0, 64), similar.empty() ? all : similar)};
+  return Error{ErrorCode::not_found,
+               fmt::format("no device kind is called '{}': want one of {}", name.substr(0, 64),
+                           similar.empty() ? all : similar)};
 }
 
 }  // namespace infos

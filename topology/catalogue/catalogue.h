@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device kinds that are known before anything is measured: peaks, memory, links, watts, each with its source, as a
-// table; docs/sources.md says where the figures come from. Immutable; any thread. A measured profile wins.
+// The device kinds that are known before anything is measured: peaks, memory, links, watts, each
+// with its source, as a table; docs/sources.md says where the figures come from. Immutable; any
+// thread. A measured profile wins.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +42,9 @@ struct DeviceKind {
   Bytes memory;
   Bandwidth memory_bandwidth;
   double memory_efficiency = 0.8;  ///< part of it that kernels reach
-  Bandwidth peer_link;             ///< to another device of the node (NVLink, xGMI); 0: through the host
-  Bandwidth host_link;             ///< PCIe
-  double watts = 0;                ///< board power limit
+  Bandwidth peer_link;  ///< to another device of the node (NVLink, xGMI); 0: through the host
+  Bandwidth host_link;  ///< PCIe
+  double watts = 0;     ///< board power limit
   Confidence confidence = Confidence::estimate;
   std::string_view source;
 };

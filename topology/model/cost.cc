@@ -35,7 +35,9 @@ struct LayerMatrices {
         gate_up{2, c.ffn_hidden, c.hidden},
         down{1, c.hidden, c.ffn_hidden} {}
   std::uint64_t attention() const { return q.weights() + kv.weights() + o.weights(); }
-  std::uint64_t attention_bytes(WeightFormat f) const { return q.bytes(f) + kv.bytes(f) + o.bytes(f); }
+  std::uint64_t attention_bytes(WeightFormat f) const {
+    return q.bytes(f) + kv.bytes(f) + o.bytes(f);
+  }
   std::uint64_t expert() const { return gate_up.weights() + down.weights(); }
   std::uint64_t expert_bytes(WeightFormat f) const { return gate_up.bytes(f) + down.bytes(f); }
 };
@@ -47,15 +49,24 @@ std::uint64_t experts_used(const ModelConfig& c) { return c.experts > 0 ? c.expe
 
 const char* to_string(WeightFormat format) {
   switch (format) {
-    case WeightFormat::f32: return "f32";
-    case WeightFormat::f16: return "f16";
-    case WeightFormat::bf16: return "bf16";
-    case WeightFormat::f8: return "f8";
-    case WeightFormat::i8: return "i8";
-    case WeightFormat::q8_0: return "q8_0";
-    case WeightFormat::q4_0: return "q4_0";
-    case WeightFormat::q4_k: return "q4_k";
-    case WeightFormat::q6_k: return "q6_k";
+    case WeightFormat::f32:
+      return "f32";
+    case WeightFormat::f16:
+      return "f16";
+    case WeightFormat::bf16:
+      return "bf16";
+    case WeightFormat::f8:
+      return "f8";
+    case WeightFormat::i8:
+      return "i8";
+    case WeightFormat::q8_0:
+      return "q8_0";
+    case WeightFormat::q4_0:
+      return "q4_0";
+    case WeightFormat::q4_k:
+      return "q4_k";
+    case WeightFormat::q6_k:
+      return "q6_k";
   }
   return "unknown";
 }
@@ -66,21 +77,29 @@ Result<WeightFormat> parse_weight_format(std::string_view word) {
     if (word == to_string(format)) return format;
     words += (words.empty() ? "" : ", ") + std::string(to_string(format));
   }
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("'{}' is not a weight format: want one of {}", word.substr(0, 64), words)};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("'{}' is not a weight format: want one of {}", word.substr(0, 64), words)};
 }
 
 WeightBlock weight_block(WeightFormat format) {
   switch (format) {
-    case WeightFormat::f32: return {1, 4};
+    case WeightFormat::f32:
+      return {1, 4};
     case WeightFormat::f16:
-    case WeightFormat::bf16: return {1, 2};
+    case WeightFormat::bf16:
+      return {1, 2};
     case WeightFormat::f8:
-    case WeightFormat::i8: return {1, 1};
-    case WeightFormat::q8_0: return {32, 34};
-    case WeightFormat::q4_0: return {32, 18};
-    case WeightFormat::q4_k: return {256, 144};
-    case WeightFormat::q6_k: return {256, 210};
+    case WeightFormat::i8:
+      return {1, 1};
+    case WeightFormat::q8_0:
+      return {32, 34};
+    case WeightFormat::q4_0:
+      return {32, 18};
+    case WeightFormat::q4_k:
+      return {256, 144};
+    case WeightFormat::q6_k:
+      return {256, 210};
   }
   return {};
 }
@@ -94,7 +113,8 @@ WeightCounts weight_counts(const ModelConfig& c) {
   out.ffn = c.layers * experts_held(c) * layer.expert();
   out.router = std::uint64_t{c.layers} * c.experts * c.hidden;
   std::uint64_t per_layer = 2 * std::uint64_t{c.hidden};
-  if (c.qkv_bias) per_layer += (std::uint64_t{c.heads} + 2 * std::uint64_t{c.kv_heads}) * c.head_dim;
+  if (c.qkv_bias)
+    per_layer += (std::uint64_t{c.heads} + 2 * std::uint64_t{c.kv_heads}) * c.head_dim;
   if (c.qk_norm) per_layer += 2 * std::uint64_t{c.head_dim};
   out.vectors = c.layers * per_layer + c.hidden;
   return out;
@@ -147,11 +167,13 @@ double decode_step_bytes(const ModelConfig& c, const DecodeStep& step) {
   const LayerMatrices layer(c);
   const double experts = c.experts > 0 ? experts_touched(c, step.sequences) : 1.0;
   const WeightCounts counts = weight_counts(c);
-  const double weights = c.layers * (static_cast<double>(layer.attention_bytes(step.format)) +
-                                     experts * static_cast<double>(layer.expert_bytes(step.format))) +
-                         static_cast<double>(Matrix{1, c.vocab, c.hidden}.bytes(step.format)) +
-                         4.0 * static_cast<double>(counts.vectors + counts.router);
-  const std::uint64_t seen = c.window > 0 ? std::min<std::uint64_t>(step.context, c.window) : step.context;
+  const double weights =
+      c.layers * (static_cast<double>(layer.attention_bytes(step.format)) +
+                  experts * static_cast<double>(layer.expert_bytes(step.format))) +
+      static_cast<double>(Matrix{1, c.vocab, c.hidden}.bytes(step.format)) +
+      4.0 * static_cast<double>(counts.vectors + counts.router);
+  const std::uint64_t seen =
+      c.window > 0 ? std::min<std::uint64_t>(step.context, c.window) : step.context;
   const double kv = static_cast<double>(step.sequences * seen) *
                     static_cast<double>(kv_bytes_per_token(c, step.kv_element_bytes).value);
   return weights + kv;
@@ -162,7 +184,8 @@ MemoryNeed memory_need(const ModelConfig& c, const MemoryPlan& plan) {
   MemoryNeed need;
   need.weights = weight_bytes(c, plan.format);
   const std::uint64_t blocks = (plan.context + plan.block_tokens - 1) / plan.block_tokens;
-  need.kv = kv_bytes_per_token(c, plan.kv_element_bytes) * (blocks * plan.block_tokens * plan.sequences);
+  need.kv =
+      kv_bytes_per_token(c, plan.kv_element_bytes) * (blocks * plan.block_tokens * plan.sequences);
   const std::uint64_t qkv = (std::uint64_t{c.heads} + 2 * std::uint64_t{c.kv_heads}) * c.head_dim;
   const std::uint64_t ffn = 2 * experts_used(c) * std::uint64_t{c.ffn_hidden};
   const std::uint64_t row = 3 * std::uint64_t{c.hidden} + std::max(2 * qkv, ffn);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model costs: weights, arithmetic, KV bytes and memory, from its config alone. Exact counts of the tensors that
-// the engine loads; expected values where routing decides. Pure; any thread. Never measures: that is a profile's.
+// What a model costs: weights, arithmetic, KV bytes and memory, from its config alone. Exact counts
+// of the tensors that the engine loads; expected values where routing decides. Pure; any thread.
+// Never measures: that is a profile's.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +37,12 @@ struct WeightCounts {
 };
 WeightCounts weight_counts(const ModelConfig& config);
 
-/// Bytes of all tensors: matrices in `format` (each row a whole number of blocks), norms, biases and routers in f32.
+/// Bytes of all tensors: matrices in `format` (each row a whole number of blocks), norms, biases
+/// and routers in f32.
 Bytes weight_bytes(const ModelConfig& config, WeightFormat format);
 
-/// Bytes of one token's keys and values in all layers. `element_bytes`: 2 for f16 and bf16, 4 for f32.
+/// Bytes of one token's keys and values in all layers. `element_bytes`: 2 for f16 and bf16, 4 for
+/// f32.
 Bytes kv_bytes_per_token(const ModelConfig& config, std::uint32_t element_bytes);
 
 /// How many different experts of a layer `tokens` tokens reach, if each picks its own uniformly.
@@ -52,11 +55,13 @@ struct SequenceWork {
   std::uint64_t context = 0;
   std::uint64_t logit_rows = 1;  ///< for how many of the new tokens the vocabulary is scored
 };
-/// Multiplications and additions of the matrices and of attention (a multiply-add counts two; norms, activations and
-/// softmax, below 1 %, count nothing). Prefill of n: {n, 0, 1}; one decode step: {1, context, 1}.
+/// Multiplications and additions of the matrices and of attention (a multiply-add counts two;
+/// norms, activations and softmax, below 1 %, count nothing). Prefill of n: {n, 0, 1}; one decode
+/// step: {1, context, 1}.
 double sequence_flops(const ModelConfig& config, const SequenceWork& work);
 
-/// Bytes that one decode step reads: the weights once (of the experts touched), and the KV of each sequence.
+/// Bytes that one decode step reads: the weights once (of the experts touched), and the KV of each
+/// sequence.
 struct DecodeStep {
   std::uint64_t sequences = 1;
   std::uint64_t context = 0;  ///< mean tokens of a sequence

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only several values together can get wrong: names used twice, references to nothing, keys that exclude or need
-// each other.
+// What only several values together can get wrong: names used twice, references to nothing, keys
+// that exclude or need each other.
 #include <fmt/format.h>
 
 #include <functional>
@@ -30,8 +30,9 @@ void check_unique(const std::vector<T>& elements, const std::string& what, const
     if (element.name.empty()) continue;  // reported where it was read
     const auto [it, added] = first.emplace(element.name, element.place);
     if (!added)
-      report(element.place, fmt::format("{} '{}' has the name of the one in line {}, want a name of its own", what,
-                                        element.name, it->second.line));
+      report(element.place,
+             fmt::format("{} '{}' has the name of the one in line {}, want a name of its own", what,
+                         element.name, it->second.line));
   }
 }
 
@@ -41,13 +42,16 @@ void check_device(const DeviceSpec& device, const Reporter& report) {
   if (plugin && device.library.empty())
     report.derived(
         device.place,
-        fmt::format("device '{}' has backend 'plugin' and no library, want library: FILE.so", device.name));
+        fmt::format("device '{}' has backend 'plugin' and no library, want library: FILE.so",
+                    device.name));
   if (!plugin && !device.library.empty())
-    report.derived(device.place, fmt::format("device '{}' has a library and backend '{}', want backend: plugin",
-                                             device.name, device.backend));
+    report.derived(device.place,
+                   fmt::format("device '{}' has a library and backend '{}', want backend: plugin",
+                               device.name, device.backend));
   if (!cpu && !device.cores.empty())
-    report.derived(device.place, fmt::format("device '{}' has cores and backend '{}', want backend: cpu",
-                                             device.name, device.backend));
+    report.derived(device.place,
+                   fmt::format("device '{}' has cores and backend '{}', want backend: cpu",
+                               device.name, device.backend));
   if (device.memory && device.memory->value == 0)
     report(device.place, fmt::format("device '{}' has memory 0B, want more", device.name));
 }
@@ -58,13 +62,15 @@ void check_link(const LinkSpec& link, const std::set<std::string>& ends, const R
                                            link.between.size() == 1 ? "" : "s"));
   if (link.between.size() == 2 && link.between[0].name == link.between[1].name)
     report(link.between[1].place,
-           fmt::format("both ends of the link are '{}', want two different ones", link.between[1].name));
+           fmt::format("both ends of the link are '{}', want two different ones",
+                       link.between[1].name));
   for (const SpecRef& end : link.between) {
     if (ends.contains(end.name)) continue;
     const std::vector<std::string> all(ends.begin(), ends.end());
     const std::string near = nearest(end.name, all);
     report(end.place,
-           fmt::format("the link names '{}', which does not exist{}, want a node or node/device of this cluster",
+           fmt::format("the link names '{}', which does not exist{}, want a node or node/device of "
+                       "this cluster",
                        end.name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   }
   if (link.bandwidth && link.bandwidth->bytes_per_second <= 0)
@@ -90,8 +96,9 @@ void check_cluster(const ClusterSpec& cluster, const Reporter& report) {
     if (node.address.empty()) continue;
     const auto [it, added] = addresses.emplace(node.address, node.name);
     if (!added)
-      report(node.place, fmt::format("node '{}' has the address {} of node '{}', want one of its own", node.name,
-                                     node.address, it->second));
+      report(node.place,
+             fmt::format("node '{}' has the address {} of node '{}', want one of its own",
+                         node.name, node.address, it->second));
   }
   const std::set<std::string> ends = ends_of(cluster);
   for (const LinkSpec& link : cluster.links) check_link(link, ends, report);
@@ -104,18 +111,21 @@ void check_pool(const PoolSpec& pool, const SpecSet& set, const Reporter& report
   const std::set<std::string> ends = ends_of(set.clusters.front());
   for (const SpecRef& device : pool.devices)
     if (device.name.find('/') == std::string::npos || !ends.contains(device.name))
-      report(device.place, fmt::format("the pool names '{}', which does not exist, want node/device of the cluster",
-                                       device.name));
+      report(
+          device.place,
+          fmt::format("the pool names '{}', which does not exist, want node/device of the cluster",
+                      device.name));
 }
 
 void check_model(const ModelSpec& model, const SpecSet& set, const Reporter& report) {
   if (model.replicas.min > model.replicas.max)
-    report.derived(model.replicas.place, fmt::format("replicas has min {} and max {}, want min <= max",
-                                                     model.replicas.min, model.replicas.max));
+    report.derived(model.replicas.place,
+                   fmt::format("replicas has min {} and max {}, want min <= max",
+                               model.replicas.min, model.replicas.max));
   if (!model.pools.empty() && model.topology != TopologyKind::automatic)
     report.derived(model.pools.front().place,
-                   fmt::format("model '{}' has pools and topology '{}', want one of them", model.name,
-                               to_string(model.topology)));
+                   fmt::format("model '{}' has pools and topology '{}', want one of them",
+                               model.name, to_string(model.topology)));
   for (const PoolSpec& pool : model.pools) check_pool(pool, set, report);
   if (model.slo.ttft && model.slo.ttft->ns == 0) report(model.place, "slo.ttft is 0, want more");
   if (model.slo.tpot && model.slo.tpot->ns == 0) report(model.place, "slo.tpot is 0, want more");
@@ -127,8 +137,9 @@ void check_arrivals(const ArrivalSpec& arrivals, const Reporter& report) {
   const bool gamma = arrivals.process == ArrivalProcess::gamma;
   const auto need = [&](bool has, bool wants, const char* key) {
     if (has != wants)
-      report.derived(arrivals.place, fmt::format("arrivals has process '{}' and {} {}, want {}", process,
-                                                 has ? "a" : "no", key, wants ? "one" : "none"));
+      report.derived(arrivals.place,
+                     fmt::format("arrivals has process '{}' and {} {}, want {}", process,
+                                 has ? "a" : "no", key, wants ? "one" : "none"));
   };
   need(arrivals.rate.has_value(), !closed, "rate");
   need(arrivals.concurrency.has_value(), closed, "concurrency");
@@ -138,25 +149,29 @@ void check_arrivals(const ArrivalSpec& arrivals, const Reporter& report) {
 void check_lengths(const LengthSpec& lengths, const char* key, const Reporter& report) {
   if (lengths.place.line == 0) return;
   if (lengths.min > lengths.max)
-    report.derived(lengths.place,
-                   fmt::format("{} has min {} and max {}, want min <= max", key, lengths.min, lengths.max));
-  if (lengths.shape != LengthShape::uniform && (lengths.mean < lengths.min || lengths.mean > lengths.max))
-    report.derived(lengths.place, fmt::format("{} has mean {}, want it within min {} and max {}", key, lengths.mean,
+    report.derived(lengths.place, fmt::format("{} has min {} and max {}, want min <= max", key,
                                               lengths.min, lengths.max));
+  if (lengths.shape != LengthShape::uniform &&
+      (lengths.mean < lengths.min || lengths.mean > lengths.max))
+    report.derived(lengths.place, fmt::format("{} has mean {}, want it within min {} and max {}",
+                                              key, lengths.mean, lengths.min, lengths.max));
 }
 
 void check_workload(const WorkloadSpec& workload, const Reporter& report) {
   if (workload.arrivals.has_value() == workload.trace.has_value())
-    report.derived(workload.place,
-                   fmt::format("workload '{}' has {}, want one of them", workload.name,
-                               workload.trace ? "both arrivals and trace" : "neither arrivals nor trace"));
+    report.derived(
+        workload.place,
+        fmt::format("workload '{}' has {}, want one of them", workload.name,
+                    workload.trace ? "both arrivals and trace" : "neither arrivals nor trace"));
   if (workload.arrivals) check_arrivals(*workload.arrivals, report);
   if (workload.arrivals && !workload.requests && !workload.duration)
-    report.derived(workload.place,
-                   fmt::format("workload '{}' has no end, want requests or duration", workload.name));
+    report.derived(
+        workload.place,
+        fmt::format("workload '{}' has no end, want requests or duration", workload.name));
   if (workload.trace && (workload.prompt.place.line != 0 || workload.output.place.line != 0))
-    report.derived(workload.place,
-                   fmt::format("workload '{}' has a trace and lengths, want the trace's own", workload.name));
+    report.derived(
+        workload.place,
+        fmt::format("workload '{}' has a trace and lengths, want the trace's own", workload.name));
   check_lengths(workload.prompt, "prompt", report);
   check_lengths(workload.output, "output", report);
 }

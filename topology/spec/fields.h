@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the keys of the spec are declared: each struct has one function `describe(Fields&, T&)` with one line per key.
-// The same line reads the key (FieldReader) and documents it (FieldLister), so that a key is added in one place.
-// Internal to topology/spec.
+// How the keys of the spec are declared: each struct has one function `describe(Fields&, T&)` with
+// one line per key. The same line reads the key (FieldReader) and documents it (FieldLister), so
+// that a key is added in one place. Internal to topology/spec.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,10 @@ inline Note not_yet(Note note) {
 
 /// A value that is one word: how it is described, its default as text, and how it is set.
 struct Scalar {
-  std::string type;                                              ///< for the reference: "duration", "`a` or `b`"
-  std::string fallback;                                          ///< default as text; empty: none
-  std::function<Status(const YamlNode&, const SpecPlace&)> set;  ///< error message: what was seen, what is allowed
+  std::string type;      ///< for the reference: "duration", "`a` or `b`"
+  std::string fallback;  ///< default as text; empty: none
+  std::function<Status(const YamlNode&, const SpecPlace&)>
+      set;  ///< error message: what was seen, what is allowed
 };
 
 /// What a text may be.
@@ -79,13 +80,15 @@ class Fields {
   template <typename N>
   void count(const char* key, N& out, std::uint64_t low, std::uint64_t high, const Note& note) {
     whole(
-        key, low, high, std::to_string(out), [&out](std::uint64_t n) { out = static_cast<N>(n); }, note);
+        key, low, high, std::to_string(out), [&out](std::uint64_t n) { out = static_cast<N>(n); },
+        note);
   }
   template <typename N>
-  void count(const char* key, std::optional<N>& out, std::uint64_t low, std::uint64_t high, const Note& note) {
+  void count(const char* key, std::optional<N>& out, std::uint64_t low, std::uint64_t high,
+             const Note& note) {
     whole(
-        key, low, high, out ? std::to_string(*out) : "", [&out](std::uint64_t n) { out = static_cast<N>(n); },
-        note);
+        key, low, high, out ? std::to_string(*out) : "",
+        [&out](std::uint64_t n) { out = static_cast<N>(n); }, note);
   }
   /// One of the enumerators, written as to_string gives them.
   template <typename E>
@@ -136,7 +139,8 @@ std::string any_of(const std::vector<std::string>& words);
 /// Errors: invalid_argument: what was seen, what is allowed.
 Status check_text(const std::string& text, TextRule rule);
 
-/// `derived` errors may only follow from another one in the same document, and are then not worth saying.
+/// `derived` errors may only follow from another one in the same document, and are then not worth
+/// saying.
 enum class Certainty { certain, derived };
 using CheckReport = std::function<void(const SpecPlace&, Certainty, std::string)>;
 /// Adds errors that only several values together can have.

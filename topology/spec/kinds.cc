@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of the spec, declared once: the one place to touch to add a key. Its reader, its line in
-// docs/spec-reference.md and its allowed values all follow from here.
+// Every key of the spec, declared once: the one place to touch to add a key. Its reader, its line
+// in docs/spec-reference.md and its allowed values all follow from here.
 #include "topology/spec/fields.h"
 
 namespace infos {
 
-// ---- Cluster -----------------------------------------------------------------------------------------------------
+// ---- Cluster
+// -----------------------------------------------------------------------------------------------------
 
 static void describe(Fields& f, DeviceSpec& d) {
   d.place = f.place();
   f.text("name", d.name, TextRule::name, required("unique within its node"));
   f.word("backend", d.backend, {"cpu", "cuda", "rocm", "plugin"},
          "what drives the device; others than cpu are refused today");
-  f.text("library", d.library, TextRule::path, not_yet("shared object of the backend; backend `plugin` only"));
+  f.text("library", d.library, TextRule::path,
+         not_yet("shared object of the backend; backend `plugin` only"));
   f.text("profile", d.profile, TextRule::name,
          not_yet("name in the catalogue of device kinds; else measured at start"));
   f.cores("cores", d.cores, "logical cores that compute; backend `cpu` only");
@@ -23,7 +25,8 @@ static void describe(Fields& f, DeviceSpec& d) {
 static void describe(Fields& f, NodeSpec& n) {
   n.place = f.place();
   f.text("name", n.name, TextRule::name, required("unique in the cluster"));
-  f.text("address", n.address, TextRule::address, not_yet("where the node's daemon listens for its peers"));
+  f.text("address", n.address, TextRule::address,
+         not_yet("where the node's daemon listens for its peers"));
   f.objects("devices", n.devices, "what computes there; none: the node's cores are one device");
 }
 
@@ -31,7 +34,8 @@ static void describe(Fields& f, LinkSpec& l) {
   l.place = f.place();
   f.references("between", l.between, TextRule::place,
                required("the two ends: a node, or a device as `node/device`"));
-  f.choice("kind", l.kind, {LinkKind::rdma, LinkKind::tcp, LinkKind::shm, LinkKind::pcie, LinkKind::nvlink},
+  f.choice("kind", l.kind,
+           {LinkKind::rdma, LinkKind::tcp, LinkKind::shm, LinkKind::pcie, LinkKind::nvlink},
            not_yet("how bytes move on it"));
   f.bandwidth("bandwidth", l.bandwidth, not_yet("each way; else measured"));
   f.duration("latency", l.latency, not_yet("one way, smallest message; else measured"));
@@ -39,8 +43,10 @@ static void describe(Fields& f, LinkSpec& l) {
 
 static void describe(Fields& f, StateSpec& s) {
   s.place = f.place();
-  f.text("sqlite", s.sqlite, TextRule::path, not_yet("database file of the single controller; not with `etcd`"));
-  f.texts("etcd", s.etcd, TextRule::url, not_yet("endpoints of etcd, for several controllers; not with `sqlite`"));
+  f.text("sqlite", s.sqlite, TextRule::path,
+         not_yet("database file of the single controller; not with `etcd`"));
+  f.texts("etcd", s.etcd, TextRule::url,
+          not_yet("endpoints of etcd, for several controllers; not with `sqlite`"));
 }
 
 static void describe(Fields& f, ClusterSpec& c) {
@@ -49,19 +55,23 @@ static void describe(Fields& f, ClusterSpec& c) {
   f.object("state", c.state, not_yet("where the controller keeps what it must not forget"));
 }
 
-// ---- Model -------------------------------------------------------------------------------------------------------
+// ---- Model
+// -------------------------------------------------------------------------------------------------------
 
 static void describe(Fields& f, SloSpec& s) {
   f.duration("ttft", s.ttft, not_yet("time to the first token"));
   f.duration("tpot", s.tpot, not_yet("time per further token"));
-  f.real("percentile", s.percentile, 50, 99.99, not_yet("part of the requests, in percent, that must meet both"));
+  f.real("percentile", s.percentile, 50, 99.99,
+         not_yet("part of the requests, in percent, that must meet both"));
 }
 
 static void describe(Fields& f, PoolSpec& p) {
   p.place = f.place();
-  f.choice("phase", p.phase, {Phase::aggregated, Phase::prefill, Phase::decode, Phase::attention, Phase::ffn},
+  f.choice("phase", p.phase,
+           {Phase::aggregated, Phase::prefill, Phase::decode, Phase::attention, Phase::ffn},
            required("what its workers do; others than aggregated are refused today"));
-  f.references("devices", p.devices, TextRule::place, "where it may run, as `node/device`; none: anywhere");
+  f.references("devices", p.devices, TextRule::place,
+               "where it may run, as `node/device`; none: anywhere");
   f.count("replicas", p.replicas, 0, 4096, "how many worker groups, on each device");
   f.count("tensor_parallel", p.tensor_parallel, 1, 1024,
           "devices of one worker group; more than 1 is refused today");
@@ -69,8 +79,9 @@ static void describe(Fields& f, PoolSpec& p) {
 
 static void describe(Fields& f, ReplicaSpec& r) {
   r.place = f.place();
-  f.count("min", r.min, 0, 4096,
-          "as few; 0: the model may sleep, and the first request wakes it (today it is served by one)");
+  f.count(
+      "min", r.min, 0, 4096,
+      "as few; 0: the model may sleep, and the first request wakes it (today it is served by one)");
   f.count("max", r.max, 1, 4096, not_yet("as many"));
 }
 
@@ -83,16 +94,19 @@ static void describe(Fields& f, EngineSpec& e) {
   f.word("kv_dtype", e.kv_dtype, {"auto", "f32", "f16", "bf16"},
          "type of keys and values; auto: f32 for f32 weights, else f16");
   f.count("block_tokens", e.block_tokens, 1, 1024, "tokens of one KV block");
-  f.count("max_step_tokens", e.max_step_tokens, 1, 1u << 20, "tokens of one step, prompt and answer together");
+  f.count("max_step_tokens", e.max_step_tokens, 1, 1u << 20,
+          "tokens of one step, prompt and answer together");
   f.count("max_running", e.max_running, 1, 1u << 16, "sequences that run at once");
-  f.count("max_context", e.max_context, 0, 1u << 24, "tokens of one sequence; 0: what the model allows");
+  f.count("max_context", e.max_context, 0, 1u << 24,
+          "tokens of one sequence; 0: what the model allows");
   f.text("device_options", e.device_options, TextRule::any,
          "for the backend: `key=value,key=value`, as in `isa=avx2`");
 }
 
 static void describe(Fields& f, ModelSpec& m) {
-  f.text("source", m.source, TextRule::path,
-         required("Hugging Face directory (config.json, safetensors, tokenizer.json) or GGUF file"));
+  f.text(
+      "source", m.source, TextRule::path,
+      required("Hugging Face directory (config.json, safetensors, tokenizer.json) or GGUF file"));
   f.object("slo", m.slo, not_yet("what users should see"));
   f.choice("topology", m.topology,
            {TopologyKind::automatic, TopologyKind::aggregated, TopologyKind::prefill_decode,
@@ -105,12 +119,14 @@ static void describe(Fields& f, ModelSpec& m) {
   f.object("engine", m.engine, "options of each worker's engine");
 }
 
-// ---- Workload ----------------------------------------------------------------------------------------------------
+// ---- Workload
+// ----------------------------------------------------------------------------------------------------
 
 static void describe(Fields& f, ArrivalSpec& a) {
   a.place = f.place();
   f.choice("process", a.process,
-           {ArrivalProcess::poisson, ArrivalProcess::constant, ArrivalProcess::gamma, ArrivalProcess::closed},
+           {ArrivalProcess::poisson, ArrivalProcess::constant, ArrivalProcess::gamma,
+            ArrivalProcess::closed},
            not_yet("how requests arrive; closed: a new one when one ends"));
   f.real("rate", a.rate, 0.000001, 1e9, not_yet("requests per second; not with closed"));
   f.real("cv", a.cv, 0.01, 100, not_yet("coefficient of variation of the gaps; gamma only"));
@@ -118,8 +134,10 @@ static void describe(Fields& f, ArrivalSpec& a) {
 }
 
 static void describe(Fields& f, TraceSpec& t) {
-  f.text("file", t.file, TextRule::path, required(not_yet("rows of arrival second, prompt tokens, output tokens")));
-  f.choice("format", t.format, {TraceFormat::csv, TraceFormat::jsonl}, not_yet("how the rows are written"));
+  f.text("file", t.file, TextRule::path,
+         required(not_yet("rows of arrival second, prompt tokens, output tokens")));
+  f.choice("format", t.format, {TraceFormat::csv, TraceFormat::jsonl},
+           not_yet("how the rows are written"));
   f.real("speed", t.speed, 0.001, 1000, not_yet("2: twice as fast as recorded"));
 }
 
@@ -129,7 +147,8 @@ static void describe(Fields& f, LengthSpec& l) {
            {LengthShape::fixed, LengthShape::uniform, LengthShape::normal, LengthShape::lognormal},
            not_yet("fixed: always the mean; uniform: from min to max"));
   f.real("mean", l.mean, 0, 1u << 24, not_yet("tokens"));
-  f.real("deviation", l.deviation, 0, 1u << 24, not_yet("standard deviation in tokens; normal and lognormal"));
+  f.real("deviation", l.deviation, 0, 1u << 24,
+         not_yet("standard deviation in tokens; normal and lognormal"));
   f.count("min", l.min, 0, 1u << 24, not_yet("tokens at least"));
   f.count("max", l.max, 1, 1u << 24, not_yet("tokens at most"));
 }
@@ -152,21 +171,28 @@ static void describe(Fields& f, WorkloadSpec& w) {
   f.duration("duration", w.duration, not_yet("ends after so long"));
 }
 
-// ---- Policy, Tenant ----------------------------------------------------------------------------------------------
+// ---- Policy, Tenant
+// ----------------------------------------------------------------------------------------------
 
 static void describe(Fields& f, AdmissionSpec& a) {
-  f.count("max_queue", a.max_queue, 0, 1u << 20, not_yet("requests of one model that wait; more are answered 429"));
+  f.count("max_queue", a.max_queue, 0, 1u << 20,
+          not_yet("requests of one model that wait; more are answered 429"));
   f.duration("max_wait", a.max_wait, not_yet("in the queue; longer is answered 503"));
-  f.count("max_prompt_tokens", a.max_prompt_tokens, 0, 1u << 24, not_yet("0: what the model allows"));
-  f.count("max_output_tokens", a.max_output_tokens, 0, 1u << 24, not_yet("0: what the model allows"));
-  f.flag("deadline_aware", a.deadline_aware, not_yet("refuse at once what cannot meet its SLO any more"));
+  f.count("max_prompt_tokens", a.max_prompt_tokens, 0, 1u << 24,
+          not_yet("0: what the model allows"));
+  f.count("max_output_tokens", a.max_output_tokens, 0, 1u << 24,
+          not_yet("0: what the model allows"));
+  f.flag("deadline_aware", a.deadline_aware,
+         not_yet("refuse at once what cannot meet its SLO any more"));
 }
 
 static void describe(Fields& f, SwapSpec& s) {
   f.flag("automatic", s.automatic, not_yet("change topologies without being asked"));
-  f.real("min_gain", s.min_gain, 0, 100, not_yet("predicted gain that a swap must bring, 0.1: a tenth"));
+  f.real("min_gain", s.min_gain, 0, 100,
+         not_yet("predicted gain that a swap must bring, 0.1: a tenth"));
   f.duration("dwell", s.dwell, not_yet("time between two swaps"));
-  f.duration("rollback_window", s.rollback_window, not_yet("how long the old topology is kept ready"));
+  f.duration("rollback_window", s.rollback_window,
+             not_yet("how long the old topology is kept ready"));
 }
 
 static void describe(Fields& f, AutoscaleSpec& a) {
@@ -182,20 +208,24 @@ static void describe(Fields& f, PolicySpec& p) {
 }
 
 static void describe(Fields& f, TenantLimits& l) {
-  f.count("requests_per_minute", l.requests_per_minute, 1, 1u << 30, not_yet("more are answered 429"));
-  f.count("tokens_per_minute", l.tokens_per_minute, 1, UINT32_MAX, not_yet("prompt and answer together"));
+  f.count("requests_per_minute", l.requests_per_minute, 1, 1u << 30,
+          not_yet("more are answered 429"));
+  f.count("tokens_per_minute", l.tokens_per_minute, 1, UINT32_MAX,
+          not_yet("prompt and answer together"));
   f.count("max_running", l.max_running, 1, 1u << 20, not_yet("requests in flight"));
 }
 
 static void describe(Fields& f, TenantSpec& t) {
   f.text("keys_file", t.keys_file, TextRule::path,
          required(not_yet("file with one API key a line; keys never stand in a spec")));
-  f.references("models", t.models, TextRule::model_name, not_yet("names of the Models it may use; none: all"));
+  f.references("models", t.models, TextRule::model_name,
+               not_yet("names of the Models it may use; none: all"));
   f.object("limits", t.limits, not_yet("how much it may use"));
   f.count("priority", t.priority, 0, 100, not_yet("higher goes first"));
 }
 
-// ---- the kinds ---------------------------------------------------------------------------------------------------
+// ---- the kinds
+// ---------------------------------------------------------------------------------------------------
 
 namespace {
 template <typename T>
@@ -211,14 +241,14 @@ std::function<void(Fields&, SpecSet&, const SpecRef&)> adds(std::vector<T> SpecS
 
 const std::vector<SpecKind>& spec_kinds() {
   static const std::vector<SpecKind> kinds = {
-      {"Cluster", "The machines, what computes in them and how they are connected. At most one.", TextRule::name,
-       adds(&SpecSet::clusters)},
+      {"Cluster", "The machines, what computes in them and how they are connected. At most one.",
+       TextRule::name, adds(&SpecSet::clusters)},
       {"Model", "A model to serve. Its name is what clients send as `model`.", TextRule::model_name,
        adds(&SpecSet::models)},
-      {"Workload", "Requests as they come, generated or recorded, for capacity planning.", TextRule::name,
-       adds(&SpecSet::workloads)},
-      {"Policy", "What is let in, and when the running topology may change. At most one.", TextRule::name,
-       adds(&SpecSet::policies)},
+      {"Workload", "Requests as they come, generated or recorded, for capacity planning.",
+       TextRule::name, adds(&SpecSet::workloads)},
+      {"Policy", "What is let in, and when the running topology may change. At most one.",
+       TextRule::name, adds(&SpecSet::policies)},
       {"Tenant", "Who may ask, and how much.", TextRule::name, adds(&SpecSet::tenants)},
   };
   return kinds;

@@ -17,7 +17,9 @@ namespace {
 class Report {
  public:
   explicit Report(std::span<const SpecFile> files) : files_(files) {}
-  void add(const SpecPlace& place, std::string message) { errors_.emplace_back(place, std::move(message)); }
+  void add(const SpecPlace& place, std::string message) {
+    errors_.emplace_back(place, std::move(message));
+  }
   /// Documents begin here; places before the next call belong to this one.
   void begin_document(const SpecPlace& place) { documents_.push_back(place); }
   /// Whether the document that holds `place` has an error so far.
@@ -60,8 +62,8 @@ class FieldReader final : public Fields {
     std::set<std::string> keys;
     for (const YamlKey& key : node.keys)
       if (!keys.insert(key.text).second)
-        report_.add(at(key),
-                    fmt::format("key '{}' is given twice in {}, want it once", shown(key), path_or_document()));
+        report_.add(at(key), fmt::format("key '{}' is given twice in {}, want it once", shown(key),
+                                         path_or_document()));
   }
 
   /// Reads what `body` declares, then refuses every other key.
@@ -74,7 +76,8 @@ class FieldReader final : public Fields {
       const std::string near = nearest(key.text, declared_);
       report_.add(at(key),
                   fmt::format("unknown key '{}' in {}{}, want {}", shown(key), path_or_document(),
-                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near), any_of(declared_)));
+                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
+                              any_of(declared_)));
     }
   }
 
@@ -82,13 +85,15 @@ class FieldReader final : public Fields {
     if (const YamlNode* value = find(key, note)) set(*value, join(key), scalar);
   }
   void scalars(const char* key, const Note& note, const Scalar& scalar) override {
-    for_items(key, note, [&](const YamlNode& item, const std::string& path) { set(item, path, scalar); });
+    for_items(key, note,
+              [&](const YamlNode& item, const std::string& path) { set(item, path, scalar); });
   }
   void object(const char* key, const Note& note, const Body& body) override {
     if (const YamlNode* value = find(key, note)) read_map(*value, join(key), body);
   }
   void objects(const char* key, const Note& note, const Body& body) override {
-    for_items(key, note, [&](const YamlNode& item, const std::string& path) { read_map(item, path, body); });
+    for_items(key, note,
+              [&](const YamlNode& item, const std::string& path) { read_map(item, path, body); });
   }
   SpecPlace place() const override { return at(node_); }
 
@@ -112,8 +117,8 @@ class FieldReader final : public Fields {
     for (std::size_t i = 0; i < node_.keys.size(); ++i)
       if (node_.keys[i].text == key) return &node_.values[i];
     if (note.presence == Presence::required)
-      report_.add(at(node_),
-                  fmt::format("{} has no key '{}', want one: {}", path_or_document(), key, note.meaning));
+      report_.add(at(node_), fmt::format("{} has no key '{}', want one: {}", path_or_document(),
+                                         key, note.meaning));
     return nullptr;
   }
   void set(const YamlNode& value, const std::string& path, const Scalar& scalar) {
@@ -130,9 +135,11 @@ class FieldReader final : public Fields {
     const YamlNode* value = find(key, note);
     if (!value) return;
     if (value->kind != YamlNode::Kind::list)
-      return report_.add(at(*value), fmt::format("{}: saw {}, want a list", join(key), seen(*value)));
+      return report_.add(at(*value),
+                         fmt::format("{}: saw {}, want a list", join(key), seen(*value)));
     if (value->values.empty() && note.presence == Presence::required)
-      report_.add(at(*value), fmt::format("{}: saw an empty list, want at least one item", join(key)));
+      report_.add(at(*value),
+                  fmt::format("{}: saw an empty list, want at least one item", join(key)));
     for (std::size_t i = 0; i < value->values.size(); ++i)
       each(value->values[i], fmt::format("{}[{}]", join(key), i));
   }
@@ -157,7 +164,8 @@ const SpecKind* kind_of(const YamlNode& document, std::uint32_t file, Report& re
   for (const SpecKind& kind : spec_kinds()) words.emplace_back(kind.name);
   if (document.kind != YamlNode::Kind::map) {
     report.add(place,
-               fmt::format("saw {}, want a document with apiVersion, kind, metadata and spec", seen(document)));
+               fmt::format("saw {}, want a document with apiVersion, kind, metadata and spec",
+                           seen(document)));
     return nullptr;
   }
   const YamlNode* kind_node = value_of(document, "kind");
@@ -185,13 +193,16 @@ void read_document(const YamlNode& document, std::uint32_t file, SpecSet& set, R
     f.object("metadata", required("what it is called"), [&](Fields& metadata) {
       metadata.reference("name", name, kind->name_rule, required("unique among its kind"));
     });
-    f.object("spec", required("what it is"), [&](Fields& spec) { kind->describe(spec, set, name); });
+    f.object("spec", required("what it is"),
+             [&](Fields& spec) { kind->describe(spec, set, name); });
   });
 }
 
 }  // namespace
 
-std::string SpecError::text() const { return fmt::format("{}:{}:{}: {}", file, line, column, message); }
+std::string SpecError::text() const {
+  return fmt::format("{}:{}:{}: {}", file, line, column, message);
+}
 
 std::string SpecOutcome::error_text() const {
   std::string out;
@@ -204,19 +215,23 @@ SpecOutcome parse_spec(std::span<const SpecFile> files, SpecReferences reference
   Report report(files);
   for (std::uint32_t file = 0; file < files.size(); ++file) {
     const YamlText yaml = read_yaml(files[file].text);
-    const bool only_empty = std::all_of(yaml.documents.begin(), yaml.documents.end(),
-                                        [](const YamlNode& d) { return d.kind == YamlNode::Kind::null; });
+    const bool only_empty =
+        std::all_of(yaml.documents.begin(), yaml.documents.end(),
+                    [](const YamlNode& d) { return d.kind == YamlNode::Kind::null; });
     if (only_empty && !yaml.problem)
-      report.add({file, 1, 1}, "the file is empty, want a document with apiVersion, kind, metadata and spec");
+      report.add({file, 1, 1},
+                 "the file is empty, want a document with apiVersion, kind, metadata and spec");
     for (const YamlNode& document : yaml.documents)
       if (document.kind != YamlNode::Kind::null) read_document(document, file, outcome.set, report);
-    if (yaml.problem) report.add({file, yaml.problem->line, yaml.problem->column}, yaml.problem->message);
+    if (yaml.problem)
+      report.add({file, yaml.problem->line, yaml.problem->column}, yaml.problem->message);
   }
   std::vector<std::pair<SpecPlace, std::string>> together;
-  check_set(outcome.set, references, [&](const SpecPlace& place, Certainty certainty, std::string message) {
-    if (certainty == Certainty::certain || !report.has_error_near(place))
-      together.emplace_back(place, std::move(message));
-  });
+  check_set(outcome.set, references,
+            [&](const SpecPlace& place, Certainty certainty, std::string message) {
+              if (certainty == Certainty::certain || !report.has_error_near(place))
+                together.emplace_back(place, std::move(message));
+            });
   for (auto& [place, message] : together) report.add(place, std::move(message));
   outcome.errors = report.take();
   return outcome;

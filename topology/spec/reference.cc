@@ -52,13 +52,13 @@ class FieldLister final : public Fields {
   SpecPlace place() const override { return {}; }
 
  private:
-  void row(const char* key, const char* suffix, const std::string& type, const std::string& fallback,
-           const Note& note) {
+  void row(const char* key, const char* suffix, const std::string& type,
+           const std::string& fallback, const Note& note) {
     const std::string rest = note.presence == Presence::required ? "required"
                              : fallback.empty()                  ? ""
                                                                  : "`" + fallback + "`";
-    out_ += fmt::format("| `{}{}{}` | {} | {} | {}{} |\n", prefix_, key, suffix, type, rest, note.meaning,
-                        note.acted == Acted::not_yet ? "; *not acted on yet*" : "");
+    out_ += fmt::format("| `{}{}{}` | {} | {} | {}{} |\n", prefix_, key, suffix, type, rest,
+                        note.meaning, note.acted == Acted::not_yet ? "; *not acted on yet*" : "");
   }
 
   std::string prefix_;
@@ -68,11 +68,12 @@ class FieldLister final : public Fields {
 }  // namespace
 
 std::string spec_reference() {
-  std::string out =
-      fmt::format(fmt::runtime(kHead), kSpecBytesMax, kSpecNodesMax, kSpecDepthMax, kSpecDocumentsMax);
+  std::string out = fmt::format(fmt::runtime(kHead), kSpecBytesMax, kSpecNodesMax, kSpecDepthMax,
+                                kSpecDocumentsMax);
   for (const SpecKind& kind : spec_kinds()) {
-    out += fmt::format("\n## {}\n\n{}\n\n| key of `spec` | type | default | meaning |\n|---|---|---|---|\n",
-                       kind.name, kind.meaning);
+    out += fmt::format(
+        "\n## {}\n\n{}\n\n| key of `spec` | type | default | meaning |\n|---|---|---|---|\n",
+        kind.name, kind.meaning);
     FieldLister lister("", out);
     SpecSet set;
     kind.describe(lister, set, {});

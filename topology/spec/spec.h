@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spec: what an operator writes (multi-document YAML), as plain values. Owns the words and their defaults; the keys
-// are declared once, in fields_*.cc. Pure: reads text, never a file; any thread. Says all errors at once, and gives
-// nothing to act on when there is one.
+// The spec: what an operator writes (multi-document YAML), as plain values. Owns the words and
+// their defaults; the keys are declared once, in fields_*.cc. Pure: reads text, never a file; any
+// thread. Says all errors at once, and gives nothing to act on when there is one.
 #pragma once
 
 #include <compare>
@@ -18,7 +18,8 @@
 
 namespace infos {
 
-/// Where in the given files something was written. Lines and columns count from 1; columns are bytes.
+/// Where in the given files something was written. Lines and columns count from 1; columns are
+/// bytes.
 struct SpecPlace {
   std::uint32_t file = 0;  ///< index into the files given to parse_spec
   std::uint32_t line = 0;  ///< 0: not written anywhere (a default)
@@ -35,7 +36,8 @@ struct SpecRef {
 /// Logical cores: "0-3,8" written out.
 using CoreList = std::vector<std::uint32_t>;
 
-// ---- Cluster -----------------------------------------------------------------------------------------------------
+// ---- Cluster
+// -----------------------------------------------------------------------------------------------------
 
 struct DeviceSpec {
   SpecPlace place;
@@ -78,7 +80,8 @@ struct ClusterSpec {
   StateSpec state;
 };
 
-// ---- Model -------------------------------------------------------------------------------------------------------
+// ---- Model
+// -------------------------------------------------------------------------------------------------------
 
 struct SloSpec {
   std::optional<Duration> ttft;  ///< to the first token
@@ -130,7 +133,8 @@ struct ModelSpec {
   EngineSpec engine;
 };
 
-// ---- Workload ----------------------------------------------------------------------------------------------------
+// ---- Workload
+// ----------------------------------------------------------------------------------------------------
 
 enum class ArrivalProcess { poisson, constant, gamma, closed };
 struct ArrivalSpec {
@@ -179,7 +183,8 @@ struct WorkloadSpec {
   std::optional<Duration> duration;
 };
 
-// ---- Policy, Tenant ----------------------------------------------------------------------------------------------
+// ---- Policy, Tenant
+// ----------------------------------------------------------------------------------------------
 
 struct AdmissionSpec {
   std::uint32_t max_queue = 1024;
@@ -224,7 +229,8 @@ struct TenantSpec {
   std::uint32_t priority = 0;
 };
 
-// ---- reading -----------------------------------------------------------------------------------------------------
+// ---- reading
+// -----------------------------------------------------------------------------------------------------
 
 struct SpecSet {
   std::vector<ClusterSpec> clusters;  ///< at most one
@@ -263,11 +269,13 @@ constexpr std::size_t kSpecNodesMax = 200'000;   ///< values in one file
 constexpr std::size_t kSpecDocumentsMax = 4096;  ///< in one file
 constexpr std::size_t kSpecErrorsMax = 100;
 
-/// Whether a Model that a Tenant or Workload names must be in the same files, or may have been applied earlier.
+/// Whether a Model that a Tenant or Workload names must be in the same files, or may have been
+/// applied earlier.
 enum class SpecReferences { within_files, may_be_elsewhere };
 
 /// Reads all documents of all files and checks them alone and against each other.
-SpecOutcome parse_spec(std::span<const SpecFile> files, SpecReferences references = SpecReferences::within_files);
+SpecOutcome parse_spec(std::span<const SpecFile> files,
+                       SpecReferences references = SpecReferences::within_files);
 
 /// Every kind, key, type, default and meaning as Markdown: docs/spec-reference.md.
 std::string spec_reference();

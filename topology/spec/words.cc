@@ -11,69 +11,96 @@ namespace infos {
 
 const char* to_string(LinkKind kind) {
   switch (kind) {
-    case LinkKind::rdma: return "rdma";
-    case LinkKind::tcp: return "tcp";
-    case LinkKind::shm: return "shm";
-    case LinkKind::pcie: return "pcie";
-    case LinkKind::nvlink: return "nvlink";
+    case LinkKind::rdma:
+      return "rdma";
+    case LinkKind::tcp:
+      return "tcp";
+    case LinkKind::shm:
+      return "shm";
+    case LinkKind::pcie:
+      return "pcie";
+    case LinkKind::nvlink:
+      return "nvlink";
   }
   return "unknown";
 }
 
 const char* to_string(TopologyKind kind) {
   switch (kind) {
-    case TopologyKind::automatic: return "auto";
-    case TopologyKind::aggregated: return "aggregated";
-    case TopologyKind::prefill_decode: return "prefill-decode";
-    case TopologyKind::attention_ffn: return "attention-ffn";
+    case TopologyKind::automatic:
+      return "auto";
+    case TopologyKind::aggregated:
+      return "aggregated";
+    case TopologyKind::prefill_decode:
+      return "prefill-decode";
+    case TopologyKind::attention_ffn:
+      return "attention-ffn";
   }
   return "unknown";
 }
 
 const char* to_string(Phase phase) {
   switch (phase) {
-    case Phase::aggregated: return "aggregated";
-    case Phase::prefill: return "prefill";
-    case Phase::decode: return "decode";
-    case Phase::attention: return "attention";
-    case Phase::ffn: return "ffn";
+    case Phase::aggregated:
+      return "aggregated";
+    case Phase::prefill:
+      return "prefill";
+    case Phase::decode:
+      return "decode";
+    case Phase::attention:
+      return "attention";
+    case Phase::ffn:
+      return "ffn";
   }
   return "unknown";
 }
 
 const char* to_string(Numerics numerics) {
   switch (numerics) {
-    case Numerics::exact: return "exact";
-    case Numerics::bounded: return "bounded";
-    case Numerics::permissive: return "permissive";
+    case Numerics::exact:
+      return "exact";
+    case Numerics::bounded:
+      return "bounded";
+    case Numerics::permissive:
+      return "permissive";
   }
   return "unknown";
 }
 
 const char* to_string(ArrivalProcess process) {
   switch (process) {
-    case ArrivalProcess::poisson: return "poisson";
-    case ArrivalProcess::constant: return "constant";
-    case ArrivalProcess::gamma: return "gamma";
-    case ArrivalProcess::closed: return "closed";
+    case ArrivalProcess::poisson:
+      return "poisson";
+    case ArrivalProcess::constant:
+      return "constant";
+    case ArrivalProcess::gamma:
+      return "gamma";
+    case ArrivalProcess::closed:
+      return "closed";
   }
   return "unknown";
 }
 
 const char* to_string(LengthShape shape) {
   switch (shape) {
-    case LengthShape::fixed: return "fixed";
-    case LengthShape::uniform: return "uniform";
-    case LengthShape::normal: return "normal";
-    case LengthShape::lognormal: return "lognormal";
+    case LengthShape::fixed:
+      return "fixed";
+    case LengthShape::uniform:
+      return "uniform";
+    case LengthShape::normal:
+      return "normal";
+    case LengthShape::lognormal:
+      return "lognormal";
   }
   return "unknown";
 }
 
 const char* to_string(TraceFormat format) {
   switch (format) {
-    case TraceFormat::csv: return "csv";
-    case TraceFormat::jsonl: return "jsonl";
+    case TraceFormat::csv:
+      return "csv";
+    case TraceFormat::jsonl:
+      return "jsonl";
   }
   return "unknown";
 }
@@ -81,9 +108,10 @@ const char* to_string(TraceFormat format) {
 Result<CoreList> parse_cores(std::string_view text) {
   constexpr std::uint32_t kCoresMax = 4096;
   const auto refuse = [&](std::string_view why) {
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("'{}' is not a core list: {}, want numbers 0 to {} and ranges, as in 0-3,8",
-                             text.substr(0, 64), why, kCoresMax - 1)};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("'{}' is not a core list: {}, want numbers 0 to {} and ranges, as in 0-3,8",
+                    text.substr(0, 64), why, kCoresMax - 1)};
   };
   std::set<std::uint32_t> cores;
   std::string_view rest = text;

@@ -26,9 +26,12 @@ std::uint32_t from_mark(int n) { return n < 0 ? 1 : static_cast<std::uint32_t>(n
   throw Stop{{from_mark(mark.line), from_mark(mark.column), std::move(message)}};
 }
 
-/// Bytes of the UTF-8 character at `at`, 0 when it is malformed, overlong, a surrogate or beyond U+10FFFF.
+/// Bytes of the UTF-8 character at `at`, 0 when it is malformed, overlong, a surrogate or beyond
+/// U+10FFFF.
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
   const unsigned first = byte(at);
   if (first < 0x80) return 1;
   const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
@@ -46,7 +49,8 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
 /// What must hold before the library sees a byte.
 std::optional<YamlProblem> scan(std::string_view text) {
   if (text.size() > kSpecBytesMax)
-    return YamlProblem{1, 1, fmt::format("the file has {} bytes, want at most {}", text.size(), kSpecBytesMax)};
+    return YamlProblem{
+        1, 1, fmt::format("the file has {} bytes, want at most {}", text.size(), kSpecBytesMax)};
   std::uint32_t line = 1;
   std::size_t line_start = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -55,9 +59,11 @@ std::optional<YamlProblem> scan(std::string_view text) {
     if (c == '\t') return YamlProblem{line, column, "a tab character, want spaces"};
     const bool line_end = c == '\n' || (c == '\r' && i + 1 < text.size() && text[i + 1] == '\n');
     if ((c < 0x20 && !line_end) || c == 0x7F)
-      return YamlProblem{line, column, fmt::format("control character 0x{:02x}, want printable text", c)};
+      return YamlProblem{line, column,
+                         fmt::format("control character 0x{:02x}, want printable text", c)};
     const std::size_t length = utf8_length(text, i);
-    if (length == 0) return YamlProblem{line, column, fmt::format("byte 0x{:02x} is not UTF-8 text", c)};
+    if (length == 0)
+      return YamlProblem{line, column, fmt::format("byte 0x{:02x} is not UTF-8 text", c)};
     if (text.substr(i, 3) == "\xEF\xBB\xBF")
       return YamlProblem{line, column, "a byte order mark, want plain UTF-8 text"};
     i += length;
@@ -74,8 +80,8 @@ class TreeBuilder final : public YAML::EventHandler {
   TreeBuilder(std::string_view text, YamlText& out) : text_(text), out_(out) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    // The library begins a new document at any token it cannot use, without ever passing it (a lone ","): only a
-    // separator may begin the second one.
+    // The library begins a new document at any token it cannot use, without ever passing it (a lone
+    // ","): only a separator may begin the second one.
     const auto at = static_cast<std::size_t>(mark.pos < 0 ? 0 : mark.pos);
     if (documents_ > 0 && text_.substr(at, 3) != "---")
       stop(mark, fmt::format("saw '{}', want '---' before another document, or the end of the file",
@@ -93,7 +99,8 @@ class TreeBuilder final : public YAML::EventHandler {
     stop(mark, "an alias ('*'), want the value itself");
   }
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
-    stop(mark, fmt::format("an anchor ('&{}'), want the value itself where it is used", name.substr(0, 64)));
+    stop(mark, fmt::format("an anchor ('&{}'), want the value itself where it is used",
+                           name.substr(0, 64)));
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -118,7 +125,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
  private:
   YamlNode make(const YAML::Mark& mark, YamlNode::Kind kind) {
-    if (++nodes_ > kSpecNodesMax) stop(mark, fmt::format("more than {} values in one file", kSpecNodesMax));
+    if (++nodes_ > kSpecNodesMax)
+      stop(mark, fmt::format("more than {} values in one file", kSpecNodesMax));
     YamlNode node;
     node.kind = kind;
     node.line = from_mark(mark.line);
@@ -145,14 +153,16 @@ class TreeBuilder final : public YAML::EventHandler {
         ++at;
       }
     }
-    stop(mark, fmt::format("a text that begins with {} and never ends, want another {}", quote, quote));
+    stop(mark,
+         fmt::format("a text that begins with {} and never ends, want another {}", quote, quote));
   }
   /// True when the innermost open container is a map that waits for a key.
   bool wants_key() const {
     return !open_.empty() && open_.back().kind == YamlNode::Kind::map &&
            open_.back().keys.size() == open_.back().values.size();
   }
-  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            YamlNode::Kind kind) {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
     if (wants_key()) stop(mark, "a list or map as a key, want a word");
@@ -167,7 +177,8 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void put(YamlNode node, const YAML::Mark& mark) {
     if (!wants_key()) return attach(std::move(node));
-    if (node.kind != YamlNode::Kind::scalar || node.text.empty()) stop(mark, "an empty key, want a word");
+    if (node.kind != YamlNode::Kind::scalar || node.text.empty())
+      stop(mark, "an empty key, want a word");
     open_.back().keys.push_back({std::move(node.text), node.line, node.column});
   }
   void attach(YamlNode node) {
@@ -213,7 +224,8 @@ YamlText read_yaml(std::string_view text) {
   } catch (const Stop& stopped) {
     out.problem = stopped.problem;
   } catch (const YAML::Exception& error) {
-    out.problem = YamlProblem{from_mark(error.mark.line), from_mark(error.mark.column), "not YAML: " + error.msg};
+    out.problem = YamlProblem{from_mark(error.mark.line), from_mark(error.mark.column),
+                              "not YAML: " + error.msg};
   } catch (const std::exception& error) {
     out.problem = YamlProblem{1, 1, std::string("not YAML: ") + error.what()};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML text as a tree of marked values: the only door to the YAML library. Bounds size, depth, count and documents, and
-// refuses what a spec never needs (anchors, aliases, tags, tabs, control characters, keys that are not plain text).
-// Pure; any thread.
+// YAML text as a tree of marked values: the only door to the YAML library. Bounds size, depth,
+// count and documents, and refuses what a spec never needs (anchors, aliases, tags, tabs, control
+// characters, keys that are not plain text). Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ struct YamlText {
 
 YamlText read_yaml(std::string_view text);
 
-/// One line of valid UTF-8: control characters become spaces, other bytes that are not text become '?'.
+/// One line of valid UTF-8: control characters become spaces, other bytes that are not text become
+/// '?'.
 std::string printable(std::string_view text);
 
 }  // namespace infos

@@ -23,7 +23,8 @@ Error system_error(const std::string& path, const char* what) {
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  // A name that nobody else has: another process's differ by its id, a leftover of a dead one is passed over.
+  // A name that nobody else has: another process's differ by its id, a leftover of a dead one is
+  // passed over.
   static std::atomic<std::uint64_t> counter{0};
   constexpr int kTries = 100;
   for (int i = 0; i < kTries && file.fd_ < 0; ++i) {
@@ -65,11 +66,13 @@ Status AtomicFile::commit() {
   INFOS_CHECK(fd_ >= 0);
   if (::fsync(fd_) != 0) return system_error(temporary_, "cannot sync");
   if (::close(std::exchange(fd_, -1)) != 0) return system_error(temporary_, "cannot close");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return system_error(path_, "cannot rename into place");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return system_error(path_, "cannot rename into place");
   temporary_.clear();
   // The name itself is safe only when the directory is synced too.
   const auto parent = std::filesystem::path(path_).parent_path();
-  const int directory = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int directory =
+      ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return system_error(parent.string(), "cannot open");
   const int synced = ::fsync(directory);
   ::close(directory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that appears under its name only when it is whole: written beside it, synced, renamed. Owns the descriptor
-// and the temporary file, which goes when commit() was not reached. One thread.
+// A file that appears under its name only when it is whole: written beside it, synced, renamed.
+// Owns the descriptor and the temporary file, which goes when commit() was not reached. One thread.
 #pragma once
 
 #include <cstddef>

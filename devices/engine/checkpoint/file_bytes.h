@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of one file: mapped read-only, or owned (tests, fuzzing). Owns the mapping; any thread may read.
-// Never follows what the bytes say: parsers do.
+// The bytes of one file: mapped read-only, or owned (tests, fuzzing). Owns the mapping; any thread
+// may read. Never follows what the bytes say: parsers do.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a GGUF file as a Checkpoint: container, configuration, tokenizer and the check that the weights are the
-// model. Any thread.
+// Opens a GGUF file as a Checkpoint: container, configuration, tokenizer and the check that the
+// weights are the model. Any thread.
 #pragma once
 
 #include <memory>

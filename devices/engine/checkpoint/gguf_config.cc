@@ -15,7 +15,8 @@ namespace {
 /// Reads the keys of one architecture: "llama.block_count" and so on.
 class Keys {
  public:
-  Keys(const GgufFile& file, std::string_view architecture) : file_(file), prefix_(std::string(architecture) + ".") {}
+  Keys(const GgufFile& file, std::string_view architecture)
+      : file_(file), prefix_(std::string(architecture) + ".") {}
 
   Error error(ErrorCode code, const std::string& key, const std::string& what) const {
     return {code, fmt::format("{}: {}{}: {}", file_.label, prefix_, key, what)};
@@ -32,11 +33,15 @@ class Keys {
     if (!seen) return error(ErrorCode::corrupt, key, "the key is missing");
     return *seen;
   }
-  Result<std::optional<double>> number(const std::string& key) const { return file_.get_number(prefix_ + key); }
+  Result<std::optional<double>> number(const std::string& key) const {
+    return file_.get_number(prefix_ + key);
+  }
   Result<std::optional<std::string_view>> word(const std::string& key) const {
     return file_.get_string(prefix_ + key);
   }
-  Result<std::optional<bool>> flag(const std::string& key) const { return file_.get_bool(prefix_ + key); }
+  Result<std::optional<bool>> flag(const std::string& key) const {
+    return file_.get_bool(prefix_ + key);
+  }
 
  private:
   const GgufFile& file_;
@@ -64,19 +69,24 @@ constexpr Architecture kArchitectures[] = {
 Status read_attention(const Keys& keys, ModelConfig& config) {
   config.heads = INFOS_TRY(keys.count("attention.head_count"));
   config.kv_heads = INFOS_TRY(keys.find_count("attention.head_count_kv")).value_or(config.heads);
-  if (config.heads == 0) return keys.error(ErrorCode::corrupt, "attention.head_count", "is 0: want 1 or more");
+  if (config.heads == 0)
+    return keys.error(ErrorCode::corrupt, "attention.head_count", "is 0: want 1 or more");
   const auto head_dim = INFOS_TRY(keys.find_count("attention.key_length"));
   config.head_dim = head_dim.value_or(config.hidden / config.heads);
   if (!head_dim && config.hidden % config.heads != 0)
-    return keys.error(ErrorCode::corrupt, "embedding_length",
-                      fmt::format("is {}: want a multiple of the {} heads", config.hidden, config.heads));
-  const auto value_dim = INFOS_TRY(keys.find_count("attention.value_length")).value_or(config.head_dim);
+    return keys.error(
+        ErrorCode::corrupt, "embedding_length",
+        fmt::format("is {}: want a multiple of the {} heads", config.hidden, config.heads));
+  const auto value_dim =
+      INFOS_TRY(keys.find_count("attention.value_length")).value_or(config.head_dim);
   if (value_dim != config.head_dim)
-    return keys.error(ErrorCode::unsupported, "attention.value_length",
-                      fmt::format("is {}: want {}, as attention.key_length", value_dim, config.head_dim));
+    return keys.error(
+        ErrorCode::unsupported, "attention.value_length",
+        fmt::format("is {}: want {}, as attention.key_length", value_dim, config.head_dim));
   config.window = INFOS_TRY(keys.find_count("attention.sliding_window")).value_or(0);
   const auto epsilon = INFOS_TRY(keys.number("attention.layer_norm_rms_epsilon"));
-  if (!epsilon) return keys.error(ErrorCode::corrupt, "attention.layer_norm_rms_epsilon", "the key is missing");
+  if (!epsilon)
+    return keys.error(ErrorCode::corrupt, "attention.layer_norm_rms_epsilon", "the key is missing");
   config.norm_epsilon = *epsilon;
   return {};
 }
@@ -86,9 +96,11 @@ Status read_rope_table(const GgufFile& file, ModelConfig& config) {
   if (!table) return {};
   const std::int64_t wanted = config.head_dim / 2;
   if (table->dtype != DType::f32 || table->dims != std::vector<std::int64_t>{wanted})
-    return Error{ErrorCode::corrupt,
-                 fmt::format("{}: tensor \"rope_freqs.weight\": {} of rank {}: want f32 [{}], half of head dim",
-                             file.label, to_string(table->dtype), table->dims.size(), wanted)};
+    return Error{
+        ErrorCode::corrupt,
+        fmt::format(
+            "{}: tensor \"rope_freqs.weight\": {} of rank {}: want f32 [{}], half of head dim",
+            file.label, to_string(table->dtype), table->dims.size(), wanted)};
   config.rope_scaling.kind = RopeScaling::Kind::table;
   config.rope_scaling.divisors.resize(table->data.size() / sizeof(float));
   std::memcpy(config.rope_scaling.divisors.data(), table->data.data(), table->data.size());
@@ -103,9 +115,11 @@ Status read_rope(const Keys& keys, const GgufFile& file, ModelConfig& config) {
                       fmt::format("is {}: want {}, the whole head", rotated, config.head_dim));
   const auto kind = INFOS_TRY(keys.word("rope.scaling.type")).value_or("none");
   const auto old_factor = INFOS_TRY(keys.number("rope.scale_linear"));
-  if (kind == "linear" || (kind == "none" && old_factor && *old_factor != 1.0 && *old_factor != 0.0)) {
+  if (kind == "linear" ||
+      (kind == "none" && old_factor && *old_factor != 1.0 && *old_factor != 0.0)) {
     config.rope_scaling.kind = RopeScaling::Kind::linear;
-    config.rope_scaling.factor = INFOS_TRY(keys.number("rope.scaling.factor")).value_or(old_factor.value_or(1.0));
+    config.rope_scaling.factor =
+        INFOS_TRY(keys.number("rope.scaling.factor")).value_or(old_factor.value_or(1.0));
   } else if (kind != "none") {
     return keys.error(ErrorCode::unsupported, "rope.scaling.type",
                       fmt::format("is \"{}\": want none or linear", kind));
@@ -117,15 +131,18 @@ Status read_experts(const Keys& keys, ModelConfig& config) {
   config.experts = INFOS_TRY(keys.find_count("expert_count")).value_or(0);
   if (config.experts == 0) return {};
   config.experts_per_token = INFOS_TRY(keys.count("expert_used_count"));
-  config.ffn_hidden = INFOS_TRY(keys.find_count("expert_feed_forward_length")).value_or(config.ffn_hidden);
+  config.ffn_hidden =
+      INFOS_TRY(keys.find_count("expert_feed_forward_length")).value_or(config.ffn_hidden);
   config.renormalise_experts = INFOS_TRY(keys.flag("expert_weights_norm")).value_or(true);
   if (config.family == ModelFamily::llama) config.family = ModelFamily::mistral;
   const auto shared = INFOS_TRY(keys.find_count("expert_shared_count")).value_or(0);
   if (shared != 0)
-    return keys.error(ErrorCode::unsupported, "expert_shared_count", fmt::format("is {}: want 0", shared));
+    return keys.error(ErrorCode::unsupported, "expert_shared_count",
+                      fmt::format("is {}: want 0", shared));
   const auto gating = INFOS_TRY(keys.find_count("expert_gating_func")).value_or(1);
   if (gating != 1)
-    return keys.error(ErrorCode::unsupported, "expert_gating_func", fmt::format("is {}: want 1, softmax", gating));
+    return keys.error(ErrorCode::unsupported, "expert_gating_func",
+                      fmt::format("is {}: want 1, softmax", gating));
   return {};
 }
 
@@ -147,13 +164,15 @@ Status read_vocabulary(const Keys& keys, const GgufFile& file, ModelConfig& conf
 Result<ModelConfig> gguf_config(const GgufFile& file) {
   const auto name = INFOS_TRY(file.get_string("general.architecture"));
   if (!name)
-    return Error{ErrorCode::corrupt, fmt::format("{}: general.architecture: the key is missing", file.label)};
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{}: general.architecture: the key is missing", file.label)};
   const auto* known = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                                    [&](const Architecture& a) { return *name == a.name; });
   if (known == std::end(kArchitectures))
     return Error{
         ErrorCode::unsupported,
-        fmt::format("{}: general.architecture: is \"{}\": want llama, qwen2, qwen3 or qwen3moe", file.label, *name)};
+        fmt::format("{}: general.architecture: is \"{}\": want llama, qwen2, qwen3 or qwen3moe",
+                    file.label, *name)};
   const Keys keys(file, *name);
   ModelConfig config;
   config.name = printable(INFOS_TRY(file.get_string("general.name")).value_or(*name), 256);

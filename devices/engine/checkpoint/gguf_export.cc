@@ -14,13 +14,20 @@ std::string key(const ModelConfig& config, const char* name) {
 /// The number that general.file_type has for files of mostly this dtype.
 std::uint32_t file_type(DType dtype) {
   switch (dtype) {
-    case DType::f16: return 1;
-    case DType::q4_0: return 2;
-    case DType::q8_0: return 7;
-    case DType::q4_k: return 15;
-    case DType::q6_k: return 18;
-    case DType::bf16: return 32;
-    default: return 0;
+    case DType::f16:
+      return 1;
+    case DType::q4_0:
+      return 2;
+    case DType::q8_0:
+      return 7;
+    case DType::q4_k:
+      return 15;
+    case DType::q6_k:
+      return 18;
+    case DType::bf16:
+      return 32;
+    default:
+      return 0;
   }
 }
 
@@ -34,13 +41,15 @@ void add_architecture(GgufHeader& header, const ModelConfig& config) {
   header.add_u32(key(config, "attention.head_count_kv"), config.kv_heads);
   header.add_u32(key(config, "attention.key_length"), config.head_dim);
   header.add_u32(key(config, "attention.value_length"), config.head_dim);
-  header.add_f32(key(config, "attention.layer_norm_rms_epsilon"), static_cast<float>(config.norm_epsilon));
+  header.add_f32(key(config, "attention.layer_norm_rms_epsilon"),
+                 static_cast<float>(config.norm_epsilon));
   if (config.window > 0) header.add_u32(key(config, "attention.sliding_window"), config.window);
   header.add_u32(key(config, "rope.dimension_count"), config.head_dim);
   header.add_f32(key(config, "rope.freq_base"), static_cast<float>(config.rope_theta));
   if (config.rope_scaling.kind == RopeScaling::Kind::linear) {
     header.add_text(key(config, "rope.scaling.type"), "linear");
-    header.add_f32(key(config, "rope.scaling.factor"), static_cast<float>(config.rope_scaling.factor));
+    header.add_f32(key(config, "rope.scaling.factor"),
+                   static_cast<float>(config.rope_scaling.factor));
   }
   if (config.experts == 0) return;
   header.add_u32(key(config, "expert_count"), config.experts);
@@ -68,26 +77,33 @@ void add_tokenizer(GgufHeader& header, const TokenizerSource& source) {
   header.add_flag("tokenizer.ggml.add_bos_token", gguf.add_bos);
   header.add_flag("tokenizer.ggml.add_eos_token", gguf.add_eos);
   header.add_flag("tokenizer.ggml.add_space_prefix", gguf.add_space_prefix);
-  if (!source.chat_template.empty()) header.add_text("tokenizer.chat_template", source.chat_template);
+  if (!source.chat_template.empty())
+    header.add_text("tokenizer.chat_template", source.chat_template);
 }
 
 }  // namespace
 
 const char* gguf_architecture(const ModelConfig& config) {
   switch (config.family) {
-    case ModelFamily::llama: case ModelFamily::mistral: return "llama";
-    case ModelFamily::qwen2: return "qwen2";
-    case ModelFamily::qwen3: return config.experts > 0 ? "qwen3moe" : "qwen3";
+    case ModelFamily::llama:
+    case ModelFamily::mistral:
+      return "llama";
+    case ModelFamily::qwen2:
+      return "qwen2";
+    case ModelFamily::qwen3:
+      return config.experts > 0 ? "qwen3moe" : "qwen3";
   }
   return "llama";
 }
 
-Result<GgufHeader> gguf_header(const ModelConfig& config, const TokenizerSource& tokenizer, DType dtype) {
-  const bool is_llama = config.family == ModelFamily::llama || config.family == ModelFamily::mistral;
+Result<GgufHeader> gguf_header(const ModelConfig& config, const TokenizerSource& tokenizer,
+                               DType dtype) {
+  const bool is_llama =
+      config.family == ModelFamily::llama || config.family == ModelFamily::mistral;
   if (config.rope_adjacent_pairs != is_llama)
-    return Error{ErrorCode::unsupported, std::string("rotary rows of a ") + to_string(config.family) +
-                                             " model: want " + (is_llama ? "adjacent pairs" : "halves") +
-                                             " to write GGUF"};
+    return Error{ErrorCode::unsupported,
+                 std::string("rotary rows of a ") + to_string(config.family) + " model: want " +
+                     (is_llama ? "adjacent pairs" : "halves") + " to write GGUF"};
   if (!tokenizer.tokenizer_json.empty())
     return Error{ErrorCode::unsupported, "a tokenizer.json cannot be written as GGUF keys"};
   GgufHeader header;
@@ -109,7 +125,8 @@ std::vector<float> rope_divisors(const ModelConfig& config) {
     const double frequency = std::pow(config.rope_theta, -2.0 * i / config.head_dim);
     // How often the rotation turns within the context that the model was first trained for.
     const double turns = scaling.original_context * frequency / (2 * std::numbers::pi);
-    const double part = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+    const double part =
+        (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
     if (turns > scaling.high_freq_factor)
       out.push_back(1.0F);
     else if (turns < scaling.low_freq_factor)

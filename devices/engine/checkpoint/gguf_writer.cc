@@ -26,17 +26,28 @@ std::uint32_t number_of(GgufType type) { return static_cast<std::uint32_t>(type)
 
 std::uint32_t tensor_type(DType dtype) {
   switch (dtype) {
-    case DType::f32: return 0;
-    case DType::f16: return 1;
-    case DType::q4_0: return 2;
-    case DType::q8_0: return 8;
-    case DType::q4_k: return 12;
-    case DType::q6_k: return 14;
-    case DType::i8: return 24;
-    case DType::i32: return 26;
-    case DType::f64: return 28;
-    case DType::bf16: return 30;
-    case DType::none: break;
+    case DType::f32:
+      return 0;
+    case DType::f16:
+      return 1;
+    case DType::q4_0:
+      return 2;
+    case DType::q8_0:
+      return 8;
+    case DType::q4_k:
+      return 12;
+    case DType::q6_k:
+      return 14;
+    case DType::i8:
+      return 24;
+    case DType::i32:
+      return 26;
+    case DType::f64:
+      return 28;
+    case DType::bf16:
+      return 30;
+    case DType::none:
+      break;
   }
   INFOS_CHECK(dtype != DType::none);
   return 0;
@@ -95,7 +106,8 @@ void GgufHeader::add_integers(std::string_view key, std::span<const std::int32_t
   for (const std::int32_t value : values) put(keys_, value);
 }
 
-void GgufHeader::add_tensor(std::string_view name, DType dtype, std::span<const std::int64_t> dims) {
+void GgufHeader::add_tensor(std::string_view name, DType dtype,
+                            std::span<const std::int64_t> dims) {
   const auto block = block_shape(dtype);
   INFOS_CHECK(!dims.empty());
   INFOS_CHECK(dims.back() % block.elements == 0);

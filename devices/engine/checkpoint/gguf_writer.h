@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes GGUF version 3: first everything that is known (keys, the tensor directory), then the tensors' bytes as a
-// stream, so that no model has to fit memory. One thread. Never invents keys.
+// Writes GGUF version 3: first everything that is known (keys, the tensor directory), then the
+// tensors' bytes as a stream, so that no model has to fit memory. One thread. Never invents keys.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,8 @@ class GgufWriter {
   Status commit();
 
  private:
-  GgufWriter(AtomicFile file, std::vector<std::uint64_t> sizes) : file_(std::move(file)), sizes_(std::move(sizes)) {}
+  GgufWriter(AtomicFile file, std::vector<std::uint64_t> sizes)
+      : file_(std::move(file)), sizes_(std::move(sizes)) {}
   AtomicFile file_;
   std::vector<std::uint64_t> sizes_;
   std::size_t tensor_ = 0;

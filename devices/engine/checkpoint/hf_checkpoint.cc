@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kShardsMax = 1024;
-constexpr Bytes kConfigMax{1 << 20}, kTokenizerConfigMax{16 << 20}, kTokenizerMax{128 << 20}, kIndexMax{32 << 20};
+constexpr Bytes kConfigMax{1 << 20}, kTokenizerConfigMax{16 << 20}, kTokenizerMax{128 << 20},
+    kIndexMax{32 << 20};
 
 class Directory {
  public:
@@ -67,15 +68,17 @@ class Directory {
     ids.push_back(parts_.config.bos);
     for (const std::int32_t id : ids)
       if (id >= 0 && static_cast<std::uint32_t>(id) >= parts_.config.vocab)
-        return Error{ErrorCode::corrupt,
-                     fmt::format("{}: bos_token_id or eos_token_id: is {}: want less than vocab_size, {}", file, id,
-                                 parts_.config.vocab)};
+        return Error{
+            ErrorCode::corrupt,
+            fmt::format("{}: bos_token_id or eos_token_id: is {}: want less than vocab_size, {}",
+                        file, id, parts_.config.vocab)};
     return {};
   }
 
   Status read_tokenizer() {
     const auto config = INFOS_TRY(optional_text("tokenizer_config.json", kTokenizerConfigMax));
-    if (config) parts_.tokenizer = INFOS_TRY(hf_tokenizer_config(*config, in("tokenizer_config.json")));
+    if (config)
+      parts_.tokenizer = INFOS_TRY(hf_tokenizer_config(*config, in("tokenizer_config.json")));
     auto jinja = INFOS_TRY(optional_text("chat_template.jinja", kConfigMax));
     if (jinja) parts_.tokenizer.chat_template = std::move(*jinja);
     auto tokenizer = INFOS_TRY(optional_text("tokenizer.json", kTokenizerMax));
@@ -89,15 +92,16 @@ class Directory {
     const std::string index = in("model.safetensors.index.json");
     auto text = read_text_file(index, kIndexMax);
     if (!text.ok() && text.error().code == ErrorCode::not_found)
-      return Error{ErrorCode::not_found,
-                   fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json", path_)};
+      return Error{
+          ErrorCode::not_found,
+          fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json", path_)};
     if (!text.ok()) return std::move(text).error();
     return read_shards(*text, index);
   }
 
   Status read_shards(const std::string& text, const std::string& index) {
-    const auto document =
-        INFOS_TRY(parse_json(text, index, {.bytes = kIndexMax.value, .depth = 8, .values = 1 << 20}));
+    const auto document = INFOS_TRY(
+        parse_json(text, index, {.bytes = kIndexMax.value, .depth = 8, .values = 1 << 20}));
     const auto fields = INFOS_TRY(JsonFields::of(document, index));
     if (!fields.find("weight_map") || !fields.find("weight_map")->is_object())
       return fields.error(ErrorCode::corrupt, "weight_map", "want an object");
@@ -105,18 +109,21 @@ class Directory {
     std::map<std::string, std::string> placed;
     for (const auto& [key, value] : fields.find("weight_map")->get_object()) {
       const std::string name(key.data(), key.size());
-      if (!value.is_string()) return fields.error(ErrorCode::corrupt, "weight_map: " + name, "want a file name");
+      if (!value.is_string())
+        return fields.error(ErrorCode::corrupt, "weight_map: " + name, "want a file name");
       const std::string file(value.get_string().data(), value.get_string().size());
       if (!is_plain_name(file))
         return fields.error(
             ErrorCode::corrupt, "weight_map: " + name,
-            fmt::format("is \"{}\": want the name of a .safetensors file in the same directory", file));
+            fmt::format("is \"{}\": want the name of a .safetensors file in the same directory",
+                        file));
       shards.insert(file);
       placed.emplace(name, file);
     }
     if (shards.size() > kShardsMax)
-      return fields.error(ErrorCode::corrupt, "weight_map",
-                          fmt::format("names {} files: want at most {}", shards.size(), kShardsMax));
+      return fields.error(
+          ErrorCode::corrupt, "weight_map",
+          fmt::format("names {} files: want at most {}", shards.size(), kShardsMax));
     for (const auto& shard : shards) INFOS_TRY(read_shard(shard));
     for (const auto& [name, file] : placed) {
       const auto seen = seen_.find(name);
@@ -128,8 +135,9 @@ class Directory {
   }
 
   static bool is_plain_name(const std::string& file) {
-    return file.size() > 12 && file.size() < 256 && file.ends_with(".safetensors") && file[0] != '.' &&
-           file.find('/') == std::string::npos && file.find('\0') == std::string::npos;
+    return file.size() > 12 && file.size() < 256 && file.ends_with(".safetensors") &&
+           file[0] != '.' && file.find('/') == std::string::npos &&
+           file.find('\0') == std::string::npos;
   }
 
   Status read_shard(const std::string& name) {
@@ -144,14 +152,16 @@ class Directory {
   Status add(TensorView tensor, const std::string& shard) {
     const auto [first, is_new] = seen_.emplace(tensor.name, shard);
     if (!is_new)
-      return Error{ErrorCode::corrupt,
-                   fmt::format("{}: tensor \"{}\": is in \"{}\" too", in(shard), tensor.name, first->second)};
-    // Rotary frequencies follow from the configuration; a tied output matrix is the embedding table.
+      return Error{ErrorCode::corrupt, fmt::format("{}: tensor \"{}\": is in \"{}\" too", in(shard),
+                                                   tensor.name, first->second)};
+    // Rotary frequencies follow from the configuration; a tied output matrix is the embedding
+    // table.
     if (tensor.name.ends_with(".rotary_emb.inv_freq")) return {};
     auto name = canonical_name(tensor.name);
     if (!name)
-      return Error{ErrorCode::unsupported, fmt::format("{}: tensor \"{}\": is not a weight of a {} model", in(shard),
-                                                       tensor.name, to_string(parts_.config.family))};
+      return Error{ErrorCode::unsupported,
+                   fmt::format("{}: tensor \"{}\": is not a weight of a {} model", in(shard),
+                               tensor.name, to_string(parts_.config.family))};
     if (*name == "output.weight" && parts_.config.tied_embeddings) return {};
     tensor.name = std::move(*name);
     parts_.tensors.push_back(std::move(tensor));

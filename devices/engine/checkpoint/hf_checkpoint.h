@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a Hugging Face directory as a Checkpoint: config.json, model.safetensors or its shards, tokenizer and
-// generation files. Any thread. Follows symbolic links that the directory itself holds (the hub's cache is made of
-// them), but never a path that a file's contents spell out beyond it.
+// Opens a Hugging Face directory as a Checkpoint: config.json, model.safetensors or its shards,
+// tokenizer and generation files. Any thread. Follows symbolic links that the directory itself
+// holds (the hub's cache is made of them), but never a path that a file's contents spell out beyond
+// it.
 #pragma once
 
 #include <memory>

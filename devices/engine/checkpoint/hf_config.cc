@@ -41,23 +41,28 @@ Result<const Architecture*> read_architecture(const JsonFields& fields) {
     seen = INFOS_TRY(fields.text(key)).value_or("");
   }
   for (const auto& known : kArchitectures)
-    if (seen == known.name || (seen == known.model_type && std::string_view(key) == "model_type")) return &known;
-  return fields.error(ErrorCode::unsupported, key,
-                      fmt::format("is \"{}\": want LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, "
-                                  "Qwen2ForCausalLM, Qwen3ForCausalLM or Qwen3MoeForCausalLM", seen));
+    if (seen == known.name || (seen == known.model_type && std::string_view(key) == "model_type"))
+      return &known;
+  return fields.error(
+      ErrorCode::unsupported, key,
+      fmt::format("is \"{}\": want LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, "
+                  "Qwen2ForCausalLM, Qwen3ForCausalLM or Qwen3MoeForCausalLM",
+                  seen));
 }
 
 /// Settings that would change the arithmetic in ways the phase graphs do not have.
 Status refuse_unknown_arithmetic(const JsonFields& fields) {
   const auto activation = INFOS_TRY(fields.text("hidden_act")).value_or("silu");
   if (activation != "silu")
-    return fields.error(ErrorCode::unsupported, "hidden_act", fmt::format("is \"{}\": want silu", activation));
+    return fields.error(ErrorCode::unsupported, "hidden_act",
+                        fmt::format("is \"{}\": want silu", activation));
   for (const char* key : {"attention_bias", "mlp_bias"})
     if (INFOS_TRY(fields.flag(key)).value_or(false))
       return fields.error(ErrorCode::unsupported, key, "is true: want false");
   const double rotary = INFOS_TRY(fields.number("partial_rotary_factor")).value_or(1.0);
   if (rotary != 1.0)
-    return fields.error(ErrorCode::unsupported, "partial_rotary_factor", fmt::format("is {}: want 1", rotary));
+    return fields.error(ErrorCode::unsupported, "partial_rotary_factor",
+                        fmt::format("is {}: want 1", rotary));
   if (const auto quantised = INFOS_TRY(fields.object("quantization_config")))
     return fields.error(ErrorCode::unsupported, "quantization_config",
                         fmt::format("method \"{}\": want weights in F32, F16 or BF16",
@@ -70,15 +75,17 @@ Status read_sizes(const JsonFields& fields, ModelConfig& config) {
   config.hidden = INFOS_TRY(fields.need_count("hidden_size"));
   config.ffn_hidden = INFOS_TRY(fields.need_count("intermediate_size"));
   config.heads = INFOS_TRY(fields.need_count("num_attention_heads"));
-  if (config.heads == 0) return fields.error(ErrorCode::corrupt, "num_attention_heads", "is 0: want 1 or more");
+  if (config.heads == 0)
+    return fields.error(ErrorCode::corrupt, "num_attention_heads", "is 0: want 1 or more");
   const auto kv_heads = INFOS_TRY(fields.count("num_key_value_heads"));
   if (!kv_heads && config.family != ModelFamily::llama)
     return fields.error(ErrorCode::corrupt, "num_key_value_heads", "the key is missing");
   config.kv_heads = kv_heads.value_or(config.heads);
   const auto head_dim = INFOS_TRY(fields.count("head_dim"));
   if (!head_dim && config.hidden % config.heads != 0)
-    return fields.error(ErrorCode::corrupt, "hidden_size",
-                        fmt::format("is {}: want a multiple of the {} heads", config.hidden, config.heads));
+    return fields.error(
+        ErrorCode::corrupt, "hidden_size",
+        fmt::format("is {}: want a multiple of the {} heads", config.hidden, config.heads));
   config.head_dim = head_dim.value_or(config.hidden / config.heads);
   config.vocab = INFOS_TRY(fields.need_count("vocab_size"));
   config.max_context = INFOS_TRY(fields.need_count("max_position_embeddings"));
@@ -93,11 +100,13 @@ Status read_rope(const JsonFields& fields, ModelConfig& config) {
   // Newer files keep theta and scaling together under rope_parameters.
   const auto together = INFOS_TRY(fields.object("rope_parameters"));
   config.rope_theta = INFOS_TRY(fields.number("rope_theta")).value_or(10000.0);
-  if (together) config.rope_theta = INFOS_TRY(together->number("rope_theta")).value_or(config.rope_theta);
+  if (together)
+    config.rope_theta = INFOS_TRY(together->number("rope_theta")).value_or(config.rope_theta);
   const auto scaling = together ? together : INFOS_TRY(fields.object("rope_scaling"));
   if (!scaling) return {};
   const auto new_word = INFOS_TRY(scaling->text("rope_type"));
-  const std::string kind = new_word ? *new_word : INFOS_TRY(scaling->text("type")).value_or("default");
+  const std::string kind =
+      new_word ? *new_word : INFOS_TRY(scaling->text("type")).value_or("default");
   if (kind == "default") return {};
   if (kind != "linear" && kind != "llama3")
     return scaling->error(ErrorCode::unsupported, new_word ? "rope_type" : "type",
@@ -106,7 +115,8 @@ Status read_rope(const JsonFields& fields, ModelConfig& config) {
   out.kind = kind == "linear" ? RopeScaling::Kind::linear : RopeScaling::Kind::llama3;
   const auto need = [&](const char* key, double& value) -> Status {
     const auto seen = INFOS_TRY(scaling->number(key));
-    if (!seen || *seen <= 0) return scaling->error(ErrorCode::corrupt, key, "want a number above 0");
+    if (!seen || *seen <= 0)
+      return scaling->error(ErrorCode::corrupt, key, "want a number above 0");
     value = *seen;
     return {};
   };
@@ -116,24 +126,27 @@ Status read_rope(const JsonFields& fields, ModelConfig& config) {
   INFOS_TRY(need("high_freq_factor", out.high_freq_factor));
   INFOS_TRY(need("original_max_position_embeddings", out.original_context));
   if (out.high_freq_factor <= out.low_freq_factor)
-    return scaling->error(
-        ErrorCode::corrupt, "high_freq_factor",
-        fmt::format("is {}: want more than low_freq_factor, {}", out.high_freq_factor, out.low_freq_factor));
+    return scaling->error(ErrorCode::corrupt, "high_freq_factor",
+                          fmt::format("is {}: want more than low_freq_factor, {}",
+                                      out.high_freq_factor, out.low_freq_factor));
   return {};
 }
 
 /// Sets `sliding` and `full` to how many layers are of which kind, when the file lists them.
-Result<std::optional<std::uint32_t>> sliding_layers(const JsonFields& fields, std::uint32_t layers) {
+Result<std::optional<std::uint32_t>> sliding_layers(const JsonFields& fields,
+                                                    std::uint32_t layers) {
   const auto* types = fields.find("layer_types");
   if (!types) return std::optional<std::uint32_t>();
   if (!types->is_array() || types->get_array().size() != layers)
-    return fields.error(ErrorCode::corrupt, "layer_types", fmt::format("want a list of {} strings", layers));
+    return fields.error(ErrorCode::corrupt, "layer_types",
+                        fmt::format("want a list of {} strings", layers));
   std::uint32_t sliding = 0;
   for (const auto& type : types->get_array()) {
     const bool is_sliding = type.is_string() && type.get_string() == "sliding_attention";
     const bool is_full = type.is_string() && type.get_string() == "full_attention";
     if (!is_sliding && !is_full)
-      return fields.error(ErrorCode::unsupported, "layer_types", "want full_attention or sliding_attention");
+      return fields.error(ErrorCode::unsupported, "layer_types",
+                          "want full_attention or sliding_attention");
     sliding += is_sliding ? 1 : 0;
   }
   return std::optional(sliding);
@@ -153,9 +166,9 @@ Status read_window(const JsonFields& fields, ModelConfig& config) {
   }
   const std::uint32_t with_window = sliding.value_or(config.layers);
   if (with_window != 0 && with_window != config.layers)
-    return fields.error(
-        ErrorCode::unsupported, key,
-        fmt::format("gives a sliding window to {} of {} layers: want all or none", with_window, config.layers));
+    return fields.error(ErrorCode::unsupported, key,
+                        fmt::format("gives a sliding window to {} of {} layers: want all or none",
+                                    with_window, config.layers));
   config.window = with_window == 0 ? 0 : window;
   return {};
 }
@@ -165,15 +178,18 @@ Status read_experts(const JsonFields& fields, ModelConfig& config) {
   config.experts = INFOS_TRY(fields.need_count(qwen ? "num_experts" : "num_local_experts"));
   config.experts_per_token = INFOS_TRY(fields.need_count("num_experts_per_tok"));
   if (config.experts == 0)
-    return fields.error(ErrorCode::corrupt, qwen ? "num_experts" : "num_local_experts", "is 0: want 1 or more");
+    return fields.error(ErrorCode::corrupt, qwen ? "num_experts" : "num_local_experts",
+                        "is 0: want 1 or more");
   if (!qwen) return {};
   config.ffn_hidden = INFOS_TRY(fields.need_count("moe_intermediate_size"));
   config.renormalise_experts = INFOS_TRY(fields.flag("norm_topk_prob")).value_or(false);
   const auto step = INFOS_TRY(fields.count("decoder_sparse_step")).value_or(1);
   if (step != 1)
-    return fields.error(ErrorCode::unsupported, "decoder_sparse_step", fmt::format("is {}: want 1", step));
+    return fields.error(ErrorCode::unsupported, "decoder_sparse_step",
+                        fmt::format("is {}: want 1", step));
   const auto dense = INFOS_TRY(fields.ids("mlp_only_layers"));
-  if (!dense.empty()) return fields.error(ErrorCode::unsupported, "mlp_only_layers", "is not empty: want []");
+  if (!dense.empty())
+    return fields.error(ErrorCode::unsupported, "mlp_only_layers", "is not empty: want []");
   return {};
 }
 
@@ -200,7 +216,8 @@ Result<std::string> chat_template(const JsonFields& fields) {
 }  // namespace
 
 Result<ModelConfig> hf_config(std::string_view text, const std::string& label) {
-  const auto document = INFOS_TRY(parse_json(text, label, {.bytes = 1 << 20, .depth = 16, .values = 1 << 16}));
+  const auto document =
+      INFOS_TRY(parse_json(text, label, {.bytes = 1 << 20, .depth = 16, .values = 1 << 16}));
   const JsonFields fields = INFOS_TRY(JsonFields::of(document, label));
   const Architecture* known = INFOS_TRY(read_architecture(fields));
   ModelConfig config;
@@ -220,7 +237,8 @@ Result<ModelConfig> hf_config(std::string_view text, const std::string& label) {
 }
 
 Result<HfGeneration> hf_generation(std::string_view text, const std::string& label) {
-  const auto document = INFOS_TRY(parse_json(text, label, {.bytes = 1 << 20, .depth = 16, .values = 1 << 16}));
+  const auto document =
+      INFOS_TRY(parse_json(text, label, {.bytes = 1 << 20, .depth = 16, .values = 1 << 16}));
   const JsonFields fields = INFOS_TRY(JsonFields::of(document, label));
   HfGeneration out;
   out.eos = INFOS_TRY(fields.ids("eos_token_id"));
@@ -233,12 +251,14 @@ Result<HfGeneration> hf_generation(std::string_view text, const std::string& lab
   out.defaults.min_p = INFOS_TRY(real("min_p"));
   out.defaults.repetition_penalty = INFOS_TRY(real("repetition_penalty"));
   const auto top_k = INFOS_TRY(fields.count("top_k"));
-  if (top_k) out.defaults.top_k = static_cast<std::int32_t>(std::min<std::uint32_t>(*top_k, INT32_MAX));
+  if (top_k)
+    out.defaults.top_k = static_cast<std::int32_t>(std::min<std::uint32_t>(*top_k, INT32_MAX));
   return out;
 }
 
 Result<TokenizerSource> hf_tokenizer_config(std::string_view text, const std::string& label) {
-  const auto document = INFOS_TRY(parse_json(text, label, {.bytes = 16 << 20, .depth = 32, .values = 1 << 20}));
+  const auto document =
+      INFOS_TRY(parse_json(text, label, {.bytes = 16 << 20, .depth = 32, .values = 1 << 20}));
   const JsonFields fields = INFOS_TRY(JsonFields::of(document, label));
   TokenizerSource out;
   out.chat_template = INFOS_TRY(chat_template(fields));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the JSON files of a Hugging Face directory mean: config.json, generation_config.json, tokenizer_config.json.
-// Pure functions of their text; any thread. What a file asks for that the phase graphs cannot compute is refused by
-// name, never left out.
+// What the JSON files of a Hugging Face directory mean: config.json, generation_config.json,
+// tokenizer_config.json. Pure functions of their text; any thread. What a file asks for that the
+// phase graphs cannot compute is refused by name, never left out.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@
 namespace infos {
 
 /// Architectures LlamaForCausalLM, Mistral-, Mixtral-, Qwen2-, Qwen3- and Qwen3MoeForCausalLM.
-/// Errors: corrupt (not JSON, missing key, wrong type), unsupported; each names `label` and the key.
+/// Errors: corrupt (not JSON, missing key, wrong type), unsupported; each names `label` and the
+/// key.
 Result<ModelConfig> hf_config(std::string_view text, const std::string& label);
 
 struct HfGeneration {
@@ -23,7 +24,8 @@ struct HfGeneration {
 };
 Result<HfGeneration> hf_generation(std::string_view text, const std::string& label);
 
-/// Fills chat_template, bos_token, eos_token and add_bos. A list of named templates gives the one called "default".
+/// Fills chat_template, bos_token, eos_token and add_bos. A list of named templates gives the one
+/// called "default".
 Result<TokenizerSource> hf_tokenizer_config(std::string_view text, const std::string& label);
 
 }  // namespace infos

@@ -39,18 +39,21 @@ constexpr Pair kLayer[] = {
 };
 
 /// The routing matrix and the experts: Mixtral's names, Qwen3-MoE's names.
-constexpr std::string_view kMixtralRouter = "block_sparse_moe.gate.weight", kQwenRouter = "mlp.gate.weight",
-                           kRouter = "ffn_gate_inp.weight";
-constexpr std::string_view kMixtralExperts = "block_sparse_moe.experts.", kQwenExperts = "mlp.experts.";
+constexpr std::string_view kMixtralRouter = "block_sparse_moe.gate.weight",
+                           kQwenRouter = "mlp.gate.weight", kRouter = "ffn_gate_inp.weight";
+constexpr std::string_view kMixtralExperts = "block_sparse_moe.experts.",
+                           kQwenExperts = "mlp.experts.";
 constexpr Pair kMixtralExpert[] = {{"w1", "ffn_gate"}, {"w2", "ffn_down"}, {"w3", "ffn_up"}};
-constexpr Pair kQwenExpert[] = {{"gate_proj", "ffn_gate"}, {"down_proj", "ffn_down"}, {"up_proj", "ffn_up"}};
+constexpr Pair kQwenExpert[] = {
+    {"gate_proj", "ffn_gate"}, {"down_proj", "ffn_down"}, {"up_proj", "ffn_up"}};
 
 /// Cuts a decimal number and the dot after it from the front; empty when there is none.
 std::string_view take_number(std::string_view& text) {
   const auto dot = text.find('.');
   if (dot == 0 || dot == std::string_view::npos || dot > 6) return {};
   const auto digits = text.substr(0, dot);
-  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) return {};
+  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return {};
   if (digits.size() > 1 && digits[0] == '0') return {};
   text.remove_prefix(dot + 1);
   return digits;
@@ -90,7 +93,8 @@ std::optional<std::string> layer_to_hugging_face(std::string_view rest, ModelFam
     if (!take_prefix(part, fmt::format("{}.", pair.canonical))) continue;
     const auto expert = take_number(part);
     if (expert.empty() || part != "weight") return std::nullopt;
-    return fmt::format("{}{}.{}.weight", qwen ? kQwenExperts : kMixtralExperts, expert, pair.hugging_face);
+    return fmt::format("{}{}.{}.weight", qwen ? kQwenExperts : kMixtralExperts, expert,
+                       pair.hugging_face);
   }
   return std::nullopt;
 }

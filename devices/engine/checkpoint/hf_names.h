@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of weights: from Hugging Face's to the canonical, GGUF-style ones, and back. Pure; any thread.
+// The names of weights: from Hugging Face's to the canonical, GGUF-style ones, and back. Pure; any
+// thread.
 #pragma once
 
 #include <optional>

@@ -16,10 +16,14 @@ namespace json = boost::json;
 
 const char* to_word(RopeScaling::Kind kind) {
   switch (kind) {
-    case RopeScaling::Kind::none: return "none";
-    case RopeScaling::Kind::linear: return "linear";
-    case RopeScaling::Kind::llama3: return "llama3";
-    case RopeScaling::Kind::table: return "table";
+    case RopeScaling::Kind::none:
+      return "none";
+    case RopeScaling::Kind::linear:
+      return "linear";
+    case RopeScaling::Kind::llama3:
+      return "llama3";
+    case RopeScaling::Kind::table:
+      return "table";
   }
   return "unknown";
 }
@@ -42,8 +46,10 @@ std::string count_for_people(std::uint64_t count) {
 
 std::string rope_text(const ModelConfig& config) {
   std::string out = fmt::format("theta {:g}", config.rope_theta);
-  if (config.rope_scaling.kind == RopeScaling::Kind::linear || config.rope_scaling.kind == RopeScaling::Kind::llama3)
-    out += fmt::format(", scaling {} by {:g}", to_word(config.rope_scaling.kind), config.rope_scaling.factor);
+  if (config.rope_scaling.kind == RopeScaling::Kind::linear ||
+      config.rope_scaling.kind == RopeScaling::Kind::llama3)
+    out += fmt::format(", scaling {} by {:g}", to_word(config.rope_scaling.kind),
+                       config.rope_scaling.factor);
   else if (config.rope_scaling.kind == RopeScaling::Kind::table)
     out += ", scaling by table";
   return out;
@@ -98,7 +104,8 @@ ModelSummary summarise(const Checkpoint& checkpoint) {
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const TokenizerSource& source = checkpoint.tokenizer();
   out.tokenizer = source.gguf ? fmt::format("gguf {} ({})", source.gguf->model, source.gguf->pre)
-                              : source.tokenizer_json.empty() ? "none" : "tokenizer.json";
+                  : source.tokenizer_json.empty() ? "none"
+                                                  : "tokenizer.json";
   out.tokens = source.gguf ? source.gguf->tokens.size() : 0;
   out.has_chat_template = !source.chat_template.empty();
   const ModelConfig& c = out.config;
@@ -119,12 +126,14 @@ std::string to_text(const ModelSummary& s) {
   };
   line("path", s.path);
   line("name", c.name);
-  line("family", c.experts ? fmt::format("{}, {} of {} experts", to_string(c.family), c.experts_per_token, c.experts)
+  line("family", c.experts ? fmt::format("{}, {} of {} experts", to_string(c.family),
+                                         c.experts_per_token, c.experts)
                            : std::string(to_string(c.family)));
   line("parameters", count_for_people(s.parameters));
   line("weights", to_human(s.weight_bytes));
   for (const auto& group : s.by_dtype)
-    line("", fmt::format("{:<6}{:>5} tensors  {}", to_string(group.dtype), group.tensors, to_human(group.bytes)));
+    line("", fmt::format("{:<6}{:>5} tensors  {}", to_string(group.dtype), group.tensors,
+                         to_human(group.bytes)));
   line("layers", fmt::format("{}", c.layers));
   line("width", fmt::format("{} (ffn {})", c.hidden, c.ffn_hidden));
   line("heads", fmt::format("{} of {}, kv {}", c.heads, c.head_dim, c.kv_heads));
@@ -132,7 +141,8 @@ std::string to_text(const ModelSummary& s) {
   line("context", c.window ? fmt::format("{} tokens, window {}", c.max_context, c.window)
                            : fmt::format("{} tokens", c.max_context));
   line("kv per token", fmt::format("{} in 16 bits", to_human(s.kv_bytes_per_token)));
-  line("vocabulary", fmt::format("{}{}", c.vocab, c.tied_embeddings ? ", output tied to the embedding" : ""));
+  line("vocabulary",
+       fmt::format("{}{}", c.vocab, c.tied_embeddings ? ", output tied to the embedding" : ""));
   line("tokenizer", s.tokenizer);
   line("end tokens", c.eos.empty() ? "none" : fmt::format("{}", fmt::join(c.eos, ", ")));
   line("chat template", s.has_chat_template ? "yes" : "no");
@@ -151,10 +161,13 @@ std::string to_json(const ModelSummary& s) {
   out["has_chat_template"] = s.has_chat_template;
   json::array groups, tensors;
   for (const auto& group : s.by_dtype)
-    groups.push_back(json::object{{"dtype", to_string(group.dtype)}, {"tensors", group.tensors},
-                                  {"elements", group.elements}, {"bytes", group.bytes.value}});
+    groups.push_back(json::object{{"dtype", to_string(group.dtype)},
+                                  {"tensors", group.tensors},
+                                  {"elements", group.elements},
+                                  {"bytes", group.bytes.value}});
   for (const auto& tensor : s.tensors)
-    tensors.push_back(json::object{{"name", tensor.name}, {"dtype", to_string(tensor.dtype)},
+    tensors.push_back(json::object{{"name", tensor.name},
+                                   {"dtype", to_string(tensor.dtype)},
                                    {"dims", json::array(tensor.dims.begin(), tensor.dims.end())},
                                    {"bytes", tensor.bytes.value}});
   out["by_dtype"] = std::move(groups);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model is, told to a person or a program: the facts behind `infos model inspect`. Reads headers, never
-// weights. Any thread.
+// What a model is, told to a person or a program: the facts behind `infos model inspect`. Reads
+// headers, never weights. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ struct ModelSummary {
   ModelConfig config;
   std::uint64_t parameters = 0;
   Bytes weight_bytes;
-  std::vector<ByDtype> by_dtype;        ///< most bytes first
-  std::vector<Tensor> tensors;          ///< in file order
-  std::string tokenizer;                ///< "tokenizer.json", "gguf gpt2 (qwen2)", "none"
-  std::uint64_t tokens = 0;             ///< of the tokenizer; 0: it does not say without being built
+  std::vector<ByDtype> by_dtype;  ///< most bytes first
+  std::vector<Tensor> tensors;    ///< in file order
+  std::string tokenizer;          ///< "tokenizer.json", "gguf gpt2 (qwen2)", "none"
+  std::uint64_t tokens = 0;       ///< of the tokenizer; 0: it does not say without being built
   bool has_chat_template = false;
-  Bytes kv_bytes_per_token;             ///< keys and values of all layers in 16 bits
+  Bytes kv_bytes_per_token;  ///< keys and values of all layers in 16 bits
 };
 
 /// Errors: those of open_checkpoint.

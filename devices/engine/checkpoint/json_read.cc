@@ -82,25 +82,35 @@ class Scan {
 
 const char* kind_name(const json::value& value) {
   switch (value.kind()) {
-    case json::kind::null: return "null";
-    case json::kind::bool_: return "a bool";
-    case json::kind::int64: case json::kind::uint64: return "an integer";
-    case json::kind::double_: return "a number";
-    case json::kind::string: return "a string";
-    case json::kind::array: return "an array";
-    case json::kind::object: return "an object";
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return "a bool";
+    case json::kind::int64:
+    case json::kind::uint64:
+      return "an integer";
+    case json::kind::double_:
+      return "a number";
+    case json::kind::string:
+      return "a string";
+    case json::kind::array:
+      return "an array";
+    case json::kind::object:
+      return "an object";
   }
   return "unknown";
 }
 
 /// An integer that is not negative and at most `limit`, also when written as 32.0.
 std::optional<std::uint64_t> whole(const json::value& value, std::uint64_t limit) {
-  if (value.is_int64() && value.get_int64() >= 0 && static_cast<std::uint64_t>(value.get_int64()) <= limit)
+  if (value.is_int64() && value.get_int64() >= 0 &&
+      static_cast<std::uint64_t>(value.get_int64()) <= limit)
     return static_cast<std::uint64_t>(value.get_int64());
   if (value.is_uint64() && value.get_uint64() <= limit) return value.get_uint64();
   if (value.is_double()) {
     const double d = value.get_double();
-    if (d >= 0 && d <= static_cast<double>(limit) && d == std::floor(d)) return static_cast<std::uint64_t>(d);
+    if (d >= 0 && d <= static_cast<double>(limit) && d == std::floor(d))
+      return static_cast<std::uint64_t>(d);
   }
   return std::nullopt;
 }
@@ -109,10 +119,11 @@ constexpr std::uint64_t kIdMax = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
-Result<json::value> parse_json(std::string_view text, const std::string& label, const JsonLimits& limits) {
+Result<json::value> parse_json(std::string_view text, const std::string& label,
+                               const JsonLimits& limits) {
   if (text.size() > limits.bytes)
-    return Error{ErrorCode::corrupt,
-                 fmt::format("{}: has {} bytes: want at most {}", label, text.size(), limits.bytes)};
+    return Error{ErrorCode::corrupt, fmt::format("{}: has {} bytes: want at most {}", label,
+                                                 text.size(), limits.bytes)};
   try {
     json::parse_options options;
     options.max_depth = limits.depth;
@@ -120,9 +131,13 @@ Result<json::value> parse_json(std::string_view text, const std::string& label, 
     json::error_code code;
     const std::size_t used = scan.write_some(false, text.data(), text.size(), code);
     if (!scan.handler().problem().empty())
-      return Error{ErrorCode::corrupt, fmt::format("{}: byte {}: {}", label, used, scan.handler().problem())};
-    if (!code && text.find_first_not_of(" \t\r\n", used) != std::string_view::npos) code = json::error::extra_data;
-    if (code) return Error{ErrorCode::corrupt, fmt::format("{}: byte {}: not JSON: {}", label, used, code.message())};
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}: byte {}: {}", label, used, scan.handler().problem())};
+    if (!code && text.find_first_not_of(" \t\r\n", used) != std::string_view::npos)
+      code = json::error::extra_data;
+    if (code)
+      return Error{ErrorCode::corrupt,
+                   fmt::format("{}: byte {}: not JSON: {}", label, used, code.message())};
     return json::parse(json::string_view(text.data(), text.size()), {}, options);
   } catch (const std::exception& e) {
     return Error{ErrorCode::corrupt, fmt::format("{}: not JSON: {}", label, e.what())};
@@ -131,7 +146,8 @@ Result<json::value> parse_json(std::string_view text, const std::string& label, 
 
 Result<JsonFields> JsonFields::of(const json::value& value, const std::string& place) {
   if (!value.is_object())
-    return Error{ErrorCode::corrupt, fmt::format("{}: is {}: want an object", place, kind_name(value))};
+    return Error{ErrorCode::corrupt,
+                 fmt::format("{}: is {}: want an object", place, kind_name(value))};
   return JsonFields(value.get_object(), place);
 }
 
@@ -157,11 +173,13 @@ Result<std::optional<double>> JsonFields::number(std::string_view key) const {
 Result<std::optional<std::uint32_t>> JsonFields::count(std::string_view key) const {
   const auto* value = find(key);
   if (!value) return std::optional<std::uint32_t>();
-  if (const auto seen = whole(*value, UINT32_MAX)) return std::optional(static_cast<std::uint32_t>(*seen));
+  if (const auto seen = whole(*value, UINT32_MAX))
+    return std::optional(static_cast<std::uint32_t>(*seen));
   if (!value->is_number())
     return error(ErrorCode::corrupt, key, fmt::format("is {}: want an integer", kind_name(*value)));
-  return error(ErrorCode::corrupt, key,
-               fmt::format("is {}: want an integer from 0 to {}", value->to_number<double>(), UINT32_MAX));
+  return error(
+      ErrorCode::corrupt, key,
+      fmt::format("is {}: want an integer from 0 to {}", value->to_number<double>(), UINT32_MAX));
 }
 
 Result<std::uint32_t> JsonFields::need_count(std::string_view key) const {
@@ -173,7 +191,8 @@ Result<std::uint32_t> JsonFields::need_count(std::string_view key) const {
 Result<std::optional<bool>> JsonFields::flag(std::string_view key) const {
   const auto* value = find(key);
   if (!value) return std::optional<bool>();
-  if (!value->is_bool()) return error(ErrorCode::corrupt, key, fmt::format("is {}: want a bool", kind_name(*value)));
+  if (!value->is_bool())
+    return error(ErrorCode::corrupt, key, fmt::format("is {}: want a bool", kind_name(*value)));
   return std::optional(value->get_bool());
 }
 
@@ -206,7 +225,9 @@ Result<std::vector<std::int32_t>> JsonFields::ids(std::string_view key) const {
     for (const auto& item : value->get_array()) good = good && add(item);
   else
     good = add(*value);
-  if (!good) return error(ErrorCode::corrupt, key, "want a token id, or a list of them, each from 0 to 2147483647");
+  if (!good)
+    return error(ErrorCode::corrupt, key,
+                 "want a token id, or a list of them, each from 0 to 2147483647");
   return out;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON from outside, read strictly: bounded in size, depth and number of values before anything is built, duplicate
-// keys refused, and fields taken out with errors that name file and key. Private to this folder's .cc files.
+// JSON from outside, read strictly: bounded in size, depth and number of values before anything is
+// built, duplicate keys refused, and fields taken out with errors that name file and key. Private
+// to this folder's .cc files.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -19,17 +20,20 @@ namespace infos {
 struct JsonLimits {
   std::size_t bytes = 8 << 20;
   std::size_t depth = 16;
-  std::size_t values = 1 << 20;   ///< scalars, arrays and objects
+  std::size_t values = 1 << 20;  ///< scalars, arrays and objects
 };
 
 /// Errors: corrupt, naming `label`, where in the text and what.
-Result<boost::json::value> parse_json(std::string_view text, const std::string& label, const JsonLimits& limits);
+Result<boost::json::value> parse_json(std::string_view text, const std::string& label,
+                                      const JsonLimits& limits);
 
-/// The fields of one JSON object. A getter gives nullopt for a missing or null field and an error for a wrong type.
+/// The fields of one JSON object. A getter gives nullopt for a missing or null field and an error
+/// for a wrong type.
 class JsonFields {
  public:
   /// `place` is the file, and the keys that lead to the object. Requires: `object` outlives this.
-  JsonFields(const boost::json::object& object, std::string place) : object_(&object), place_(std::move(place)) {}
+  JsonFields(const boost::json::object& object, std::string place)
+      : object_(&object), place_(std::move(place)) {}
   /// Errors: corrupt, when the value is no object.
   static Result<JsonFields> of(const boost::json::value& value, const std::string& place);
 

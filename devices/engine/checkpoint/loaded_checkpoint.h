@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Checkpoint that both readers fill: plain values, the files that the weights point into, and an index by name.
-// Immutable once built; any thread may read. Never parses.
+// The Checkpoint that both readers fill: plain values, the files that the weights point into, and
+// an index by name. Immutable once built; any thread may read. Never parses.
 #pragma once
 
 #include <string>

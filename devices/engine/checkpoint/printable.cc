@@ -17,7 +17,8 @@ std::size_t utf8_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i)
     if ((at(i) & 0xC0) != 0x80) return 0;
   const bool overlong = (first == 0xE0 && at(1) < 0xA0) || (first == 0xF0 && at(1) < 0x90);
-  const bool surrogate_or_beyond = (first == 0xED && at(1) > 0x9F) || (first == 0xF4 && at(1) > 0x8F);
+  const bool surrogate_or_beyond =
+      (first == 0xED && at(1) > 0x9F) || (first == 0xF4 && at(1) > 0x8F);
   return overlong || surrogate_or_beyond ? 0 : length;
 }
 

@@ -7,7 +7,8 @@
 
 namespace infos {
 
-/// Control characters and bytes that are not UTF-8 become '?'; beyond `limit` bytes it ends with "...".
+/// Control characters and bytes that are not UTF-8 become '?'; beyond `limit` bytes it ends with
+/// "...".
 std::string printable(std::string_view text, std::size_t limit = 1024);
 
 }  // namespace infos

@@ -16,15 +16,17 @@ int steps(float x, float step, int low, int high) {
   return std::clamp(static_cast<int>(std::lround(x / step)), low, high);
 }
 
-/// The packing of the 8 six-bit (scale, minimum) pairs: groups 0 to 3 use the low six bits of bytes 0-3 and 4-7;
-/// groups 4 to 7 have their low four bits in bytes 8-11 and their upper two bits above those of groups 0 to 3.
+/// The packing of the 8 six-bit (scale, minimum) pairs: groups 0 to 3 use the low six bits of bytes
+/// 0-3 and 4-7; groups 4 to 7 have their low four bits in bytes 8-11 and their upper two bits above
+/// those of groups 0 to 3.
 struct GroupNumbers {
   std::uint8_t scale = 0, minimum = 0;
 };
 
 GroupNumbers unpack_group(const std::uint8_t* packed, int group) {
   if (group < 4)
-    return {static_cast<std::uint8_t>(packed[group] & 63), static_cast<std::uint8_t>(packed[group + 4] & 63)};
+    return {static_cast<std::uint8_t>(packed[group] & 63),
+            static_cast<std::uint8_t>(packed[group + 4] & 63)};
   const std::uint8_t low = packed[group + 4];
   return {static_cast<std::uint8_t>((low & 15) | ((packed[group - 4] >> 6) << 4)),
           static_cast<std::uint8_t>((low >> 4) | ((packed[group] >> 6) << 4))};
@@ -36,7 +38,8 @@ void pack_group(std::uint8_t* packed, int group, GroupNumbers numbers) {
     packed[group + 4] |= numbers.minimum;
     return;
   }
-  packed[group + 4] |= static_cast<std::uint8_t>((numbers.scale & 15) | ((numbers.minimum & 15) << 4));
+  packed[group + 4] |=
+      static_cast<std::uint8_t>((numbers.scale & 15) | ((numbers.minimum & 15) << 4));
   packed[group - 4] |= static_cast<std::uint8_t>((numbers.scale >> 4) << 6);
   packed[group] |= static_cast<std::uint8_t>((numbers.minimum >> 4) << 6);
 }
@@ -62,7 +65,8 @@ void quantise_block(const float* in, BlockQ8_0& block) {
   for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(in[i]));
   block.scale = f32_to_f16(largest / 127);
   const float scale = f16_to_f32(block.scale);
-  for (int i = 0; i < 32; ++i) block.q[i] = static_cast<std::int8_t>(steps(in[i], scale, -127, 127));
+  for (int i = 0; i < 32; ++i)
+    block.q[i] = static_cast<std::int8_t>(steps(in[i], scale, -127, 127));
 }
 
 void dequantise_block(const BlockQ4_0& block, float* out) {
@@ -93,7 +97,8 @@ void dequantise_block(const BlockQ4_K& block, float* out) {
     const float step = scale * numbers.scale, base = minimum * numbers.minimum;
     for (int i = 0; i < 32; ++i) {
       const std::uint8_t byte = block.q[group / 2 * 32 + i];
-      out[group * 32 + i] = step * static_cast<float>(group % 2 == 0 ? byte & 15 : byte >> 4) - base;
+      out[group * 32 + i] =
+          step * static_cast<float>(group % 2 == 0 ? byte & 15 : byte >> 4) - base;
     }
   }
 }
@@ -116,7 +121,8 @@ void quantise_block(const float* in, BlockQ4_K& block) {
                                static_cast<std::uint8_t>(steps(base[group], minimum, 0, 63))};
     pack_group(block.groups, group, numbers);
     for (int i = 0; i < 32; ++i) {
-      const int q = steps(in[group * 32 + i] + minimum * numbers.minimum, scale * numbers.scale, 0, 15);
+      const int q =
+          steps(in[group * 32 + i] + minimum * numbers.minimum, scale * numbers.scale, 0, 15);
       block.q[group / 2 * 32 + i] |= static_cast<std::uint8_t>(group % 2 == 0 ? q : q << 4);
     }
   }

@@ -22,8 +22,9 @@ struct BlockQ4_0 {
 };
 static_assert(sizeof(BlockQ4_0) == 18);
 
-/// 8 groups of 32: value = scale * group_scale * nibble - minimum * group_minimum. The 6-bit group numbers are packed
-/// into 12 bytes; of each run of 32 bytes the low nibbles are one group, the high nibbles the next.
+/// 8 groups of 32: value = scale * group_scale * nibble - minimum * group_minimum. The 6-bit group
+/// numbers are packed into 12 bytes; of each run of 32 bytes the low nibbles are one group, the
+/// high nibbles the next.
 struct BlockQ4_K {
   std::uint16_t scale, minimum;
   std::uint8_t groups[12];
@@ -31,7 +32,8 @@ struct BlockQ4_K {
 };
 static_assert(sizeof(BlockQ4_K) == 144);
 
-/// 16 groups of 16: value = scale * group_scale * (six bits - 32); low four bits in `low`, upper two in `high`.
+/// 16 groups of 16: value = scale * group_scale * (six bits - 32); low four bits in `low`, upper
+/// two in `high`.
 struct BlockQ6_K {
   std::uint8_t low[128], high[64];
   std::int8_t groups[16];

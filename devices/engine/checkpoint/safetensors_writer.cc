@@ -13,13 +13,20 @@ namespace {
 
 const char* safetensors_name(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "F32";
-    case DType::f16: return "F16";
-    case DType::bf16: return "BF16";
-    case DType::f64: return "F64";
-    case DType::i32: return "I32";
-    case DType::i8: return "I8";
-    default: return nullptr;
+    case DType::f32:
+      return "F32";
+    case DType::f16:
+      return "F16";
+    case DType::bf16:
+      return "BF16";
+    case DType::f64:
+      return "F64";
+    case DType::i32:
+      return "I32";
+    case DType::i8:
+      return "I8";
+    default:
+      return nullptr;
   }
 }
 
@@ -31,8 +38,9 @@ std::vector<std::byte> safetensors_header(std::span<const TensorView> tensors) {
   for (const auto& tensor : tensors) {
     const char* dtype = safetensors_name(tensor.dtype);
     INFOS_CHECK(dtype != nullptr);
-    text += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", tensor.name, dtype,
-                        fmt::join(tensor.dims, ","), at, at + tensor.data.size());
+    text +=
+        fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", tensor.name,
+                    dtype, fmt::join(tensor.dims, ","), at, at + tensor.data.size());
     at += tensor.data.size();
   }
   text += '}';

@@ -12,8 +12,8 @@
 
 namespace infos {
 
-/// The head (length and directory, padded so that the data begins at a multiple of 8) for these tensors in this
-/// order. Requires: plain dtypes, names without characters that JSON escapes.
+/// The head (length and directory, padded so that the data begins at a multiple of 8) for these
+/// tensors in this order. Requires: plain dtypes, names without characters that JSON escapes.
 std::vector<std::byte> safetensors_header(std::span<const TensorView> tensors);
 
 /// Errors: io, not_found, naming the path.

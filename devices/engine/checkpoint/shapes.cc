@@ -19,20 +19,27 @@ struct Shape {
   std::uint32_t experts, experts_per_token;
 };
 
-constexpr auto kLlama = ModelFamily::llama, kMistral = ModelFamily::mistral, kQwen2 = ModelFamily::qwen2,
-               kQwen3 = ModelFamily::qwen3;
+constexpr auto kLlama = ModelFamily::llama, kMistral = ModelFamily::mistral,
+               kQwen2 = ModelFamily::qwen2, kQwen3 = ModelFamily::qwen3;
 
 // Source: config.json of, in order, Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-1.5B, meta-llama/Llama-3.2-1B,
-// meta-llama/Llama-3.1-8B, mistralai/Mistral-7B-v0.3, Qwen/Qwen3-0.6B on huggingface.co. The rest is ours: rows of
-// whole 256-element blocks, so that every dtype fits.
+// meta-llama/Llama-3.1-8B, mistralai/Mistral-7B-v0.3, Qwen/Qwen3-0.6B on huggingface.co. The rest
+// is ours: rows of whole 256-element blocks, so that every dtype fits.
 constexpr Shape kShapes[] = {
-    // layers, width, ffn, heads, kv heads, head dim, vocabulary, context, epsilon, theta, llama3 factor, output, experts
-    {"qwen2.5-0.5b", kQwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, 0, Output::tied, 0, 0},
-    {"qwen2.5-1.5b", kQwen2, 28, 1536, 8960, 12, 2, 128, 151936, 131072, 1e-6, 1e6, 0, Output::tied, 0, 0},
-    {"llama-3.2-1b", kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, 32, Output::tied, 0, 0},
-    {"llama-3.1-8b", kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 1e-5, 5e5, 8, Output::own, 0, 0},
-    {"mistral-7b", kMistral, 32, 4096, 14336, 32, 8, 128, 32768, 32768, 1e-5, 1e6, 0, Output::own, 0, 0},
-    {"qwen3-0.6b", kQwen3, 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e-6, 1e6, 0, Output::tied, 0, 0},
+    // layers, width, ffn, heads, kv heads, head dim, vocabulary, context, epsilon, theta, llama3
+    // factor, output, experts
+    {"qwen2.5-0.5b", kQwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, 0, Output::tied, 0,
+     0},
+    {"qwen2.5-1.5b", kQwen2, 28, 1536, 8960, 12, 2, 128, 151936, 131072, 1e-6, 1e6, 0, Output::tied,
+     0, 0},
+    {"llama-3.2-1b", kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, 32, Output::tied,
+     0, 0},
+    {"llama-3.1-8b", kLlama, 32, 4096, 14336, 32, 8, 128, 128256, 131072, 1e-5, 5e5, 8, Output::own,
+     0, 0},
+    {"mistral-7b", kMistral, 32, 4096, 14336, 32, 8, 128, 32768, 32768, 1e-5, 1e6, 0, Output::own,
+     0, 0},
+    {"qwen3-0.6b", kQwen3, 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e-6, 1e6, 0, Output::tied, 0,
+     0},
     {"mixtral-tiny", kMistral, 4, 512, 1024, 8, 2, 64, 2048, 2048, 1e-5, 1e6, 0, Output::own, 8, 2},
     {"tiny-llama", kLlama, 2, 256, 512, 4, 2, 64, 512, 512, 1e-5, 5e5, 8, Output::tied, 0, 0},
     {"tiny-mistral", kMistral, 2, 256, 512, 4, 2, 64, 512, 512, 1e-5, 1e4, 0, Output::own, 0, 0},
@@ -80,8 +87,8 @@ std::vector<std::string> shape_names() {
 Result<ModelConfig> named_shape(std::string_view name) {
   for (const auto& shape : kShapes)
     if (name == shape.name) return config_of(shape);
-  return Error{ErrorCode::not_found,
-               fmt::format("shape \"{}\" is not known: want one of {}", name, fmt::join(shape_names(), ", "))};
+  return Error{ErrorCode::not_found, fmt::format("shape \"{}\" is not known: want one of {}", name,
+                                                 fmt::join(shape_names(), ", "))};
 }
 
 }  // namespace infos

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models by name whose figures are known without their files: real ones, and tiny ones of every family for tests.
-// Pure; any thread.
+// Models by name whose figures are known without their files: real ones, and tiny ones of every
+// family for tests. Pure; any thread.
 #pragma once
 
 #include <string>

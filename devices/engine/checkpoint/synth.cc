@@ -19,19 +19,22 @@ namespace infos {
 namespace {
 
 constexpr std::size_t kPoolElements = 1 << 20;
-constexpr std::size_t kPieceElements = 64;  ///< of plain types and 32-element blocks; larger blocks go one by one
+constexpr std::size_t kPieceElements =
+    64;  ///< of plain types and 32-element blocks; larger blocks go one by one
 constexpr std::size_t kBufferBytes = 16 << 20;
 
 /// A sum of four uniform draws, scaled to variance 1: bell-shaped, never beyond 3.5, cheap.
 float bell(Rng& rng) {
   const std::uint64_t bits = rng.next();
   float sum = 0;
-  for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xFFFF) / 65535.0F - 0.5F;
+  for (int i = 0; i < 4; ++i)
+    sum += static_cast<float>((bits >> (16 * i)) & 0xFFFF) / 65535.0F - 0.5F;
   return sum * std::sqrt(3.0F);
 }
 
-/// Quantised random numbers of one scale, from which tensors of any length are pieced together. Pieces are short, so
-/// that no two rows of a large vocabulary come out alike: a row of 896 has 14 pieces out of 16,384 each.
+/// Quantised random numbers of one scale, from which tensors of any length are pieced together.
+/// Pieces are short, so that no two rows of a large vocabulary come out alike: a row of 896 has 14
+/// pieces out of 16,384 each.
 class Pool {
  public:
   Pool(DType dtype, float deviation, Rng& rng) {
@@ -70,12 +73,13 @@ class Synth {
       : options_(options), config_(std::move(config)), rng_(options.seed) {}
 
   Status run() {
-    GgufHeader header =
-        INFOS_TRY(gguf_header(config_, synth_tokenizer(config_.family, config_.vocab), options_.dtype));
+    GgufHeader header = INFOS_TRY(
+        gguf_header(config_, synth_tokenizer(config_.family, config_.vocab), options_.dtype));
     INFOS_TRY(plan(header));
     auto writer = INFOS_TRY(GgufWriter::create(options_.path, header));
     for (const std::uint64_t size : header.tensor_bytes()) total_ += size;
-    for (std::size_t i = 0; i < planned_.size(); ++i) INFOS_TRY(write(writer, planned_[i], header.tensor_bytes()[i]));
+    for (std::size_t i = 0; i < planned_.size(); ++i)
+      INFOS_TRY(write(writer, planned_[i], header.tensor_bytes()[i]));
     const auto divisors = rope_divisors(config_);
     if (!divisors.empty()) INFOS_TRY(writer.append(std::as_bytes(std::span(divisors))));
     INFOS_TRY(writer.commit());
@@ -87,7 +91,8 @@ class Synth {
   Status plan(GgufHeader& header) {
     INFOS_TRY(visit_tensors(config_, ExpertForm::stacked, [&](const TensorSpec& spec) -> Status {
       const bool is_matrix = spec.role == TensorRole::matrix;
-      const DType dtype = is_matrix ? synth_row_dtype(options_.dtype, spec.dims.back()) : DType::f32;
+      const DType dtype =
+          is_matrix ? synth_row_dtype(options_.dtype, spec.dims.back()) : DType::f32;
       header.add_tensor(spec.name, dtype, spec.dims);
       planned_.push_back({spec, dtype});
       return {};
@@ -104,7 +109,8 @@ class Synth {
     buffer_.resize(kBufferBytes);
     for (std::uint64_t done = 0; done < size;) {
       // Whole pieces, but for the last: what a buffer ends with must not show in the bytes.
-      const auto part = std::span(buffer_).first(std::min<std::uint64_t>(size - done, whole_pieces(tensor.dtype)));
+      const auto part = std::span(buffer_).first(
+          std::min<std::uint64_t>(size - done, whole_pieces(tensor.dtype)));
       source.draw(part, rng_);
       INFOS_TRY(writer.append(part));
       done += part.size();
@@ -127,12 +133,14 @@ class Synth {
     return writer.append(std::as_bytes(std::span(values)));
   }
 
-  /// Deviation 1/sqrt(in): a normalised input gives outputs of about 1, so activations stay finite at any depth.
+  /// Deviation 1/sqrt(in): a normalised input gives outputs of about 1, so activations stay finite
+  /// at any depth.
   const Pool& pool(DType dtype, std::int64_t in) {
     const auto key = std::pair(dtype, in);
     auto found = pools_.find(key);
     if (found == pools_.end())
-      found = pools_.emplace(key, Pool(dtype, 1.0F / std::sqrt(static_cast<float>(in)), rng_)).first;
+      found =
+          pools_.emplace(key, Pool(dtype, 1.0F / std::sqrt(static_cast<float>(in)), rng_)).first;
     return found->second;
   }
 
@@ -160,10 +168,12 @@ Status synth_model(const SynthOptions& options) {
     case DType::q8_0:
     case DType::q4_0:
     case DType::q4_k:
-    case DType::q6_k: break;
+    case DType::q6_k:
+      break;
     default:
-      return Error{ErrorCode::unsupported, fmt::format("dtype is {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k",
-                                                       to_string(options.dtype))};
+      return Error{ErrorCode::unsupported,
+                   fmt::format("dtype is {}: want f32, f16, bf16, q8_0, q4_0, q4_k or q6_k",
+                               to_string(options.dtype))};
   }
   return Synth(options, INFOS_TRY(named_shape(options.shape))).run();
 }

@@ -14,8 +14,8 @@ std::string utf8(std::uint32_t code) {
   return {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))};
 }
 
-/// The visible stand-in of a byte in byte-level vocabularies: printable Latin-1 as itself, the others from U+0100 on.
-/// Source: the byte alphabet of GPT-2's tokenizer.
+/// The visible stand-in of a byte in byte-level vocabularies: printable Latin-1 as itself, the
+/// others from U+0100 on. Source: the byte alphabet of GPT-2's tokenizer.
 std::string byte_letter(int byte) {
   const auto visible = [](int b) {
     return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
@@ -28,9 +28,10 @@ std::string byte_letter(int byte) {
 
 /// Joins that make a few English words; each makes a new token out of two that are there before it.
 constexpr std::pair<const char*, const char*> kMerges[] = {
-    {" ", "t"}, {"h", "e"}, {" ", "a"}, {"i", "n"}, {" t", "he"}, {"e", "r"}, {"o", "n"}, {" ", "s"}, {"r", "e"},
-    {"a", "t"}, {" ", "w"}, {"o", "r"}, {"e", "n"}, {" ", "c"}, {"i", "t"}, {"i", "s"}, {"a", "n"}, {" ", "o"},
-    {"e", "s"}, {"in", "g"}, {"o", "u"}, {" a", "n"}, {" an", "d"}, {" t", "o"}, {"l", "l"}, {"he", "r"},
+    {" ", "t"},  {"h", "e"},   {" ", "a"},  {"i", "n"}, {" t", "he"}, {"e", "r"},  {"o", "n"},
+    {" ", "s"},  {"r", "e"},   {"a", "t"},  {" ", "w"}, {"o", "r"},   {"e", "n"},  {" ", "c"},
+    {"i", "t"},  {"i", "s"},   {"a", "n"},  {" ", "o"}, {"e", "s"},   {"in", "g"}, {"o", "u"},
+    {" a", "n"}, {" an", "d"}, {" t", "o"}, {"l", "l"}, {"he", "r"},
 };
 
 std::string in_letters(std::string_view text) {
@@ -40,7 +41,8 @@ std::string in_letters(std::string_view text) {
 }
 
 constexpr const char* kChatTemplate =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ '<|im_end|>' + "
     "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 }  // namespace
@@ -70,7 +72,8 @@ TokenizerSource synth_tokenizer(ModelFamily family, std::uint32_t vocab) {
     gguf.bos = add("<|begin_of_text|>", kControl);
     gguf.add_bos = true;
   }
-  while (gguf.tokens.size() < vocab) add(in_letters(fmt::format(" w{}", gguf.tokens.size())), kNormal);
+  while (gguf.tokens.size() < vocab)
+    add(in_letters(fmt::format(" w{}", gguf.tokens.size())), kNormal);
   TokenizerSource source;
   source.chat_template = kChatTemplate;
   source.eos_token = gguf.tokens[gguf.eos];

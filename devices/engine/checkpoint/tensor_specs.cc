@@ -11,7 +11,11 @@ using Visit = std::function<Status(const TensorSpec&)>;
 class Walk {
  public:
   Walk(const ModelConfig& config, const Visit& visit)
-      : config_(config), visit_(visit), d_(config.hidden), f_(config.ffn_hidden), n_(config.experts) {}
+      : config_(config),
+        visit_(visit),
+        d_(config.hidden),
+        f_(config.ffn_hidden),
+        n_(config.experts) {}
 
   Status attention(const std::string& prefix) const {
     const std::int64_t q = std::int64_t{config_.heads} * config_.head_dim,
@@ -47,9 +51,12 @@ class Walk {
       return visit_({prefix + "ffn_down_exps.weight", TensorRole::matrix, {n_, d_, f_}});
     }
     for (std::int64_t e = 0; e < n_; ++e) {
-      INFOS_TRY(visit_({fmt::format("{}ffn_gate.{}.weight", prefix, e), TensorRole::matrix, {f_, d_}}));
-      INFOS_TRY(visit_({fmt::format("{}ffn_up.{}.weight", prefix, e), TensorRole::matrix, {f_, d_}}));
-      INFOS_TRY(visit_({fmt::format("{}ffn_down.{}.weight", prefix, e), TensorRole::matrix, {d_, f_}}));
+      INFOS_TRY(
+          visit_({fmt::format("{}ffn_gate.{}.weight", prefix, e), TensorRole::matrix, {f_, d_}}));
+      INFOS_TRY(
+          visit_({fmt::format("{}ffn_up.{}.weight", prefix, e), TensorRole::matrix, {f_, d_}}));
+      INFOS_TRY(
+          visit_({fmt::format("{}ffn_down.{}.weight", prefix, e), TensorRole::matrix, {d_, f_}}));
     }
     return {};
   }
@@ -72,7 +79,8 @@ Status visit_tensors(const ModelConfig& config, ExpertForm form, const Visit& vi
     INFOS_TRY(config.experts > 0 ? walk.expert_ffn(prefix, form) : walk.dense_ffn(prefix));
   }
   INFOS_TRY(visit({"output_norm.weight", TensorRole::norm, {d}}));
-  if (!config.tied_embeddings) INFOS_TRY(visit({"output.weight", TensorRole::matrix, {config.vocab, d}}));
+  if (!config.tied_embeddings)
+    INFOS_TRY(visit({"output.weight", TensorRole::matrix, {config.vocab, d}}));
   return {};
 }
 

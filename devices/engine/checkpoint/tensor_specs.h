@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which weights a configuration has: the one list that both the check of a file and the writer of a synthetic one
-// walk. Pure; any thread.
+// Which weights a configuration has: the one list that both the check of a file and the writer of a
+// synthetic one walk. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace infos {
 
-/// How the experts of a layer are stored: blk.N.ffn_up_exps.weight [experts, out, in], or blk.N.ffn_up.E.weight [out,
-/// in].
+/// How the experts of a layer are stored: blk.N.ffn_up_exps.weight [experts, out, in], or
+/// blk.N.ffn_up.E.weight [out, in].
 enum class ExpertForm { stacked, separate };
 
 enum class TensorRole {
@@ -25,7 +25,7 @@ enum class TensorRole {
 };
 
 struct TensorSpec {
-  std::string name;                ///< canonical
+  std::string name;  ///< canonical
   TensorRole role = TensorRole::matrix;
   std::vector<std::int64_t> dims;  ///< row-major, outermost first
 };
