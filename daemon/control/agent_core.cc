@@ -14,11 +14,16 @@ enum class Phase : std::uint8_t { starting, serving, stopping, backing_off, fail
 
 const char* to_word(Phase phase) {
   switch (phase) {
-    case Phase::starting: return "starting";
-    case Phase::serving: return "serving";
-    case Phase::stopping: return "stopping";
-    case Phase::backing_off: return "backing-off";
-    case Phase::failed: return "failed";
+    case Phase::starting:
+      return "starting";
+    case Phase::serving:
+      return "serving";
+    case Phase::stopping:
+      return "stopping";
+    case Phase::backing_off:
+      return "backing-off";
+    case Phase::failed:
+      return "failed";
   }
   return "unknown";
 }
@@ -28,11 +33,11 @@ struct Slot {
   WorkerSpec spec;                   ///< of the process, or of the one to come
   Generation generation;
   Phase phase = Phase::starting;
-  bool announced = false;            ///< the gateway believes it is up
-  std::optional<Time> serving_since; ///< of this process
-  bool asked_to_stop = false;        ///< its end is our wish, not a failure
-  std::string killed_because;        ///< empty: not killed by us
-  Time deadline = kNever;            ///< what it means depends on the phase
+  bool announced = false;             ///< the gateway believes it is up
+  std::optional<Time> serving_since;  ///< of this process
+  bool asked_to_stop = false;         ///< its end is our wish, not a failure
+  std::string killed_because;         ///< empty: not killed by us
+  Time deadline = kNever;             ///< what it means depends on the phase
   std::uint32_t restarts = 0;
   std::uint32_t failures_in_a_row = 0;
   std::string last_exit;
@@ -47,7 +52,9 @@ struct AgentCore::State {
 
   void on(const Desired& event, AgentEffects& out);
   void on(const WorkerSpawned&, AgentEffects&) {}  // until it serves, only its deadline counts
-  void on(const SpawnFailed& event, AgentEffects& out) { process_ended(event.worker, event.generation, event.message, false, out); }
+  void on(const SpawnFailed& event, AgentEffects& out) {
+    process_ended(event.worker, event.generation, event.message, false, out);
+  }
   void on(const WorkerServing& event, AgentEffects& out);
   void on(const WorkerAlive& event, AgentEffects& out);
   void on(const WorkerExited& event, AgentEffects& out) {
@@ -55,7 +62,8 @@ struct AgentCore::State {
   }
   void on(const AgentTick&, AgentEffects&) {}
 
-  void process_ended(WorkerId worker, Generation generation, const std::string& how, bool permanent, AgentEffects& out);
+  void process_ended(WorkerId worker, Generation generation, const std::string& how, bool permanent,
+                     AgentEffects& out);
   void start(WorkerId worker, Slot& slot, AgentEffects& out);
   void stop(WorkerId worker, Slot& slot, AgentEffects& out);
   void kill(WorkerId worker, Slot& slot, const std::string& why, AgentEffects& out);
@@ -100,14 +108,16 @@ void AgentCore::State::stop(WorkerId worker, Slot& slot, AgentEffects& out) {
   out.push_back(AskStop{worker, slot.generation});
 }
 
-void AgentCore::State::announce_down(WorkerId worker, Slot& slot, const std::string& why, AgentEffects& out) {
+void AgentCore::State::announce_down(WorkerId worker, Slot& slot, const std::string& why,
+                                     AgentEffects& out) {
   if (!slot.announced) return;
   slot.announced = false;
   out.push_back(AnnounceDown{worker, slot.generation, why});
 }
 
 /// By force; again each stop_timeout until the process is seen to have ended.
-void AgentCore::State::kill(WorkerId worker, Slot& slot, const std::string& why, AgentEffects& out) {
+void AgentCore::State::kill(WorkerId worker, Slot& slot, const std::string& why,
+                            AgentEffects& out) {
   announce_down(worker, slot, why, out);
   slot.phase = Phase::stopping;
   slot.deadline = after(now, config.stop_timeout);
@@ -118,7 +128,8 @@ void AgentCore::State::kill(WorkerId worker, Slot& slot, const std::string& why,
 void AgentCore::State::back_off(Slot& slot) {
   const std::uint32_t doublings = std::min(slot.failures_in_a_row, 40U);
   double wait = static_cast<double>(config.backoff_first.ns);
-  for (std::uint32_t i = 0; i < doublings && wait < static_cast<double>(config.backoff_max.ns); ++i) wait *= 2;
+  for (std::uint32_t i = 0; i < doublings && wait < static_cast<double>(config.backoff_max.ns); ++i)
+    wait *= 2;
   wait = std::min(wait, static_cast<double>(config.backoff_max.ns)) * (0.5 + 0.5 * rng.uniform());
   ++slot.failures_in_a_row;
   slot.phase = Phase::backing_off;
@@ -136,8 +147,10 @@ void AgentCore::State::on(const Desired& event, AgentEffects& out) {
       continue;
     }
     slot.wanted.reset();
-    if (has_process) stop(worker, slot, out), ++at;
-    else at = slots.erase(at);
+    if (has_process)
+      stop(worker, slot, out), ++at;
+    else
+      at = slots.erase(at);
   }
   for (const auto& [worker, spec] : wish) {
     const auto [at, is_new] = slots.try_emplace(worker);
@@ -148,8 +161,10 @@ void AgentCore::State::on(const Desired& event, AgentEffects& out) {
       start(worker, slot, out);
     } else if (!same) {
       slot.failures_in_a_row = 0;
-      if (slot.phase == Phase::backing_off || slot.phase == Phase::failed) start(worker, slot, out);
-      else stop(worker, slot, out);
+      if (slot.phase == Phase::backing_off || slot.phase == Phase::failed)
+        start(worker, slot, out);
+      else
+        stop(worker, slot, out);
     }
   }
 }
@@ -169,12 +184,13 @@ void AgentCore::State::on(const WorkerAlive& event, AgentEffects&) {
   if (slot && slot->phase == Phase::serving) slot->deadline = after(now, config.silence_limit);
 }
 
-void AgentCore::State::process_ended(WorkerId worker, Generation generation, const std::string& how, bool permanent,
-                                     AgentEffects& out) {
+void AgentCore::State::process_ended(WorkerId worker, Generation generation, const std::string& how,
+                                     bool permanent, AgentEffects& out) {
   Slot* slot = find(worker, generation);
   if (!slot) return;
   announce_down(worker, *slot, how, out);
-  const bool was_healthy = slot->serving_since && now - *slot->serving_since >= config.healthy_after;
+  const bool was_healthy =
+      slot->serving_since && now - *slot->serving_since >= config.healthy_after;
   slot->last_exit = slot->killed_because.empty() ? how : slot->killed_because + "; " + how;
   if (!slot->wanted) {
     slots.erase(worker);
@@ -194,11 +210,21 @@ void AgentCore::State::expire(AgentEffects& out) {
   for (auto& [worker, slot] : slots) {
     if (slot.deadline > now) continue;
     switch (slot.phase) {
-      case Phase::starting: kill(worker, slot, "did not serve within " + to_string(config.start_timeout), out); break;
-      case Phase::serving: kill(worker, slot, "no progress for " + to_string(config.silence_limit), out); break;
-      case Phase::stopping: kill(worker, slot, "did not stop within " + to_string(config.stop_timeout), out); break;
-      case Phase::backing_off: start(worker, slot, out); break;
-      case Phase::failed: slot.deadline = kNever; break;
+      case Phase::starting:
+        kill(worker, slot, "did not serve within " + to_string(config.start_timeout), out);
+        break;
+      case Phase::serving:
+        kill(worker, slot, "no progress for " + to_string(config.silence_limit), out);
+        break;
+      case Phase::stopping:
+        kill(worker, slot, "did not stop within " + to_string(config.stop_timeout), out);
+        break;
+      case Phase::backing_off:
+        start(worker, slot, out);
+        break;
+      case Phase::failed:
+        slot.deadline = kNever;
+        break;
     }
   }
 }
@@ -224,7 +250,8 @@ Time AgentCore::next_deadline() const {
 std::vector<WorkerStatus> AgentCore::workers() const {
   std::vector<WorkerStatus> rows;
   for (const auto& [worker, slot] : state_->slots) {
-    rows.push_back({slot.spec, slot.generation, to_word(slot.phase), slot.restarts, slot.last_exit});
+    rows.push_back(
+        {slot.spec, slot.generation, to_word(slot.phase), slot.restarts, slot.last_exit});
   }
   return rows;
 }

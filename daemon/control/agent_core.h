@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AgentCore keeps a node's workers as they should be: starts them, watches them, restarts them with exponential back-off,
-// stops them gently and then by force. Pure.
+// AgentCore keeps a node's workers as they should be: starts them, watches them, restarts them with
+// exponential back-off, stops them gently and then by force. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,28 @@
 namespace infos {
 
 struct AgentConfig {
-  Duration start_timeout = seconds(600);    ///< from spawn to ready (loading weights takes long)
-  Duration silence_limit = seconds(30);     ///< no sign of progress while a step runs: the worker is hung
-  Duration stop_timeout = seconds(10);      ///< from "drain" to kill
+  Duration start_timeout = seconds(600);  ///< from spawn to ready (loading weights takes long)
+  Duration silence_limit =
+      seconds(30);  ///< no sign of progress while a step runs: the worker is hung
+  Duration stop_timeout = seconds(10);  ///< from "drain" to kill
   Duration backoff_first = milliseconds(100);
   Duration backoff_max = seconds(30);
-  Duration healthy_after = seconds(30);     ///< a run this long resets the back-off
-  std::uint64_t seed = 1;                   ///< jitter of the back-off
+  Duration healthy_after = seconds(30);  ///< a run this long resets the back-off
+  std::uint64_t seed = 1;                ///< jitter of the back-off
   friend bool operator==(const AgentConfig&, const AgentConfig&) = default;
 };
 
 /// What one worker slot should run. Two specs that differ mean: replace the process.
 struct WorkerSpec {
   WorkerId worker;
-  std::string model;           ///< the name it serves
-  std::string source;          ///< path of the checkpoint
-  std::string device;          ///< "cpu"
+  std::string model;                           ///< the name it serves
+  std::string source;                          ///< path of the checkpoint
+  std::string device;                          ///< "cpu"
   std::map<std::string, std::string> options;  ///< threads, cores, kv_memory, block_tokens, ...
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
 };
 
-// ---- events ------------------------------------------------------------------------------------------------------
+// ---- events ----
 
 /// The whole wish; replaces the last one.
 struct Desired {
@@ -78,10 +79,10 @@ struct WorkerExited {
 struct AgentTick {
   friend bool operator==(const AgentTick&, const AgentTick&) = default;
 };
-using AgentEvent =
-    std::variant<Desired, WorkerSpawned, SpawnFailed, WorkerServing, WorkerAlive, WorkerExited, AgentTick>;
+using AgentEvent = std::variant<Desired, WorkerSpawned, SpawnFailed, WorkerServing, WorkerAlive,
+                                WorkerExited, AgentTick>;
 
-// ---- effects -----------------------------------------------------------------------------------------------------
+// ---- effects ----
 
 /// Start a process; answered by WorkerSpawned or SpawnFailed, and once by WorkerExited.
 struct Spawn {
@@ -121,7 +122,7 @@ using AgentEffects = std::vector<AgentEffect>;
 struct WorkerStatus {
   WorkerSpec spec;
   Generation generation;
-  std::string phase;      ///< starting, serving, stopping, backing-off, failed
+  std::string phase;  ///< starting, serving, stopping, backing-off, failed
   std::uint32_t restarts = 0;
   std::string last_exit;  ///< how the last process ended
 };

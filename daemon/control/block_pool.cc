@@ -9,8 +9,12 @@
 namespace infos {
 
 BlockPool::BlockPool(std::uint32_t blocks, std::uint32_t block_tokens, std::uint64_t seed)
-    : block_tokens_(block_tokens), seed_(seed), slots_(blocks), tokens_(std::size_t{blocks} * block_tokens),
-      buckets_(std::bit_ceil(2 * std::max<std::size_t>(blocks, 1)), kNone), free_(blocks) {
+    : block_tokens_(block_tokens),
+      seed_(seed),
+      slots_(blocks),
+      tokens_(std::size_t{blocks} * block_tokens),
+      buckets_(std::bit_ceil(2 * std::max<std::size_t>(blocks, 1)), kNone),
+      free_(blocks) {
   INFOS_CHECK(block_tokens > 0);
   for (std::uint32_t i = 0; i < blocks; ++i) free_[i] = blocks - 1 - i;
 }
@@ -28,7 +32,8 @@ std::uint32_t BlockPool::bucket(ChainId chain, std::span<const TokenId> tokens) 
   return static_cast<std::uint32_t>(h) & static_cast<std::uint32_t>(buckets_.size() - 1);
 }
 
-std::uint32_t BlockPool::find(std::uint32_t bucket, ChainId chain, std::span<const TokenId> tokens) const {
+std::uint32_t BlockPool::find(std::uint32_t bucket, ChainId chain,
+                              std::span<const TokenId> tokens) const {
   for (std::uint32_t i = buckets_[bucket]; i != kNone; i = slots_[i].next) {
     if (slots_[i].parent == chain && std::ranges::equal(tokens_of(i), tokens)) return i;
   }
@@ -110,7 +115,8 @@ BlockId BlockPool::publish(BlockId block, ChainId chain, std::span<const TokenId
     release(block);
     return BlockId{twin};
   }
-  std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(std::size_t{block.value} * block_tokens_));
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(std::size_t{block.value} *
+                                                                          block_tokens_));
   s.chain = ChainId{++last_chain_};
   s.parent = chain;
   s.bucket = b;
@@ -132,18 +138,24 @@ std::string BlockPool::audit() const {
     cached += s.references == 0 && s.chain ? 1 : 0;
   }
   for (std::uint32_t i = oldest_; i != kNone && listed <= total(); i = slots_[i].newer) {
-    if (slots_[i].references != 0 || !slots_[i].chain) return "block " + std::to_string(i) + " is listed as unused but is not";
+    if (slots_[i].references != 0 || !slots_[i].chain)
+      return "block " + std::to_string(i) + " is listed as unused but is not";
     ++listed;
   }
   for (const std::uint32_t head : buckets_) {
     for (std::uint32_t i = head; i != kNone && hashed <= total(); i = slots_[i].next) ++hashed;
   }
   for (const std::uint32_t i : free_) {
-    if (slots_[i].references != 0 || slots_[i].chain) return "block " + std::to_string(i) + " is on the free list but is not free";
+    if (slots_[i].references != 0 || slots_[i].chain)
+      return "block " + std::to_string(i) + " is on the free list but is not free";
   }
-  if (used != used_) return "used blocks: counted " + std::to_string(used) + ", kept " + std::to_string(used_);
-  if (cached != cached_ || listed != cached_) return "cached blocks: counted " + std::to_string(cached) + ", kept " + std::to_string(cached_);
-  if (published != hashed) return "published blocks: " + std::to_string(published) + ", findable " + std::to_string(hashed);
+  if (used != used_)
+    return "used blocks: counted " + std::to_string(used) + ", kept " + std::to_string(used_);
+  if (cached != cached_ || listed != cached_)
+    return "cached blocks: counted " + std::to_string(cached) + ", kept " + std::to_string(cached_);
+  if (published != hashed)
+    return "published blocks: " + std::to_string(published) + ", findable " +
+           std::to_string(hashed);
   if (used + cached + free_.size() != slots_.size()) return "used + cached + free is not the total";
   return "";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf bytes of the messages and events in this folder (schema: messages.proto): what crosses the worker's socket, and
-// what `infosd --record` writes. Unknown fields are skipped and absent ones take their default, so versions N and N-1
-// understand each other. Any thread.
+// Protobuf bytes of the messages and events in this folder (schema: messages.proto): what crosses
+// the worker's socket, and what `infosd --record` writes. Unknown fields are skipped and absent
+// ones take their default, so versions N and N-1 understand each other. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,11 @@ const char* to_string(CoreKind core);
 using CoreConfig = std::variant<GatewayConfig, WorkerConfig, AgentConfig>;
 using CoreEvent = std::variant<GatewayEvent, WorkerEvent, AgentEvent>;
 
-/// A core begins to live: the first record of (kind, instance). A second one starts a new core in its place.
+/// A core begins to live: the first record of (kind, instance). A second one starts a new core in
+/// its place.
 struct RecordedStart {
-  std::uint64_t instance = 0;  ///< tells cores of one kind apart in one recording (a worker's id), else 0
+  std::uint64_t instance =
+      0;  ///< tells cores of one kind apart in one recording (a worker's id), else 0
   CoreConfig config;
   CoreKind core() const { return static_cast<CoreKind>(config.index()); }
   friend bool operator==(const RecordedStart&, const RecordedStart&) = default;
@@ -59,8 +61,8 @@ using Record = std::variant<RecordedStart, RecordedEvent, RecordedHash>;
 std::string encode(const Record& record);
 Result<Record> decode_record(std::string_view bytes);
 
-/// Hashes of effects, for "same seed, same hash" and replay: XXH3-64 over their protobuf bytes, seeded with `running`.
-/// The hash of no effects is `running`. Start with 0.
+/// Hashes of effects, for "same seed, same hash" and replay: XXH3-64 over their protobuf bytes,
+/// seeded with `running`. The hash of no effects is `running`. Start with 0.
 std::uint64_t hash_effects(std::uint64_t running, const GatewayEffects& effects);
 std::uint64_t hash_effects(std::uint64_t running, const WorkerEffects& effects);
 std::uint64_t hash_effects(std::uint64_t running, const AgentEffects& effects);

@@ -19,29 +19,37 @@ std::optional<Reject> GatewayCore::State::refuse(const Arrive& event) {
   if (!model || model->withdrawn || (!model->listed && model->workers.empty())) {
     return no(404, "model_not_found", "the model '" + event.model + "' does not exist");
   }
-  if (event.prompt.empty()) return no(400, "invalid_prompt", "the prompt has no tokens, at least one is needed");
+  if (event.prompt.empty())
+    return no(400, "invalid_prompt", "the prompt has no tokens, at least one is needed");
   const std::uint32_t context = longest_context(*model);
   if (!model->workers.empty() && event.prompt.size() >= context) {
-    return no(400, "context_length_exceeded", "the prompt has " + std::to_string(event.prompt.size()) +
-                                                  " tokens, the context of this model is " + std::to_string(context) +
-                                                  " with at least one for the answer");
+    return no(400, "context_length_exceeded",
+              "the prompt has " + std::to_string(event.prompt.size()) +
+                  " tokens, the context of this model is " + std::to_string(context) +
+                  " with at least one for the answer");
   }
   if (event.deadline <= now) return no(503, "deadline_exceeded", "the deadline has passed already");
   if (requests.size() >= config.max_requests) {
-    return no(429, "rate_limit_exceeded", std::to_string(requests.size()) + " requests are being served, no more are taken");
+    return no(429, "rate_limit_exceeded",
+              std::to_string(requests.size()) + " requests are being served, no more are taken");
   }
   if (tokens_held + event.prompt.size() > config.max_tokens_total) {
-    return no(429, "rate_limit_exceeded", "all requests together hold " + std::to_string(tokens_held) +
-                                              " prompt tokens, at most " + std::to_string(config.max_tokens_total));
+    return no(429, "rate_limit_exceeded",
+              "all requests together hold " + std::to_string(tokens_held) +
+                  " prompt tokens, at most " + std::to_string(config.max_tokens_total));
   }
   const auto tenant = tenants.find(event.tenant);
-  if (config.max_per_tenant > 0 && tenant != tenants.end() && tenant->second >= config.max_per_tenant) {
-    return no(429, "rate_limit_exceeded", "the tenant has " + std::to_string(tenant->second) +
-                                              " requests under way, no more are taken");
+  if (config.max_per_tenant > 0 && tenant != tenants.end() &&
+      tenant->second >= config.max_per_tenant) {
+    return no(429, "rate_limit_exceeded",
+              "the tenant has " + std::to_string(tenant->second) +
+                  " requests under way, no more are taken");
   }
-  const bool room = std::ranges::any_of(model->workers, [&](WorkerId id) { return has_room(workers.at(id)); });
+  const bool room =
+      std::ranges::any_of(model->workers, [&](WorkerId id) { return has_room(workers.at(id)); });
   if ((!room || !model->queue.empty()) && model->queue.size() >= config.max_queued_per_model) {
-    return no(429, "rate_limit_exceeded", std::to_string(model->queue.size()) + " requests wait already");
+    return no(429, "rate_limit_exceeded",
+              std::to_string(model->queue.size()) + " requests wait already");
   }
   return std::nullopt;
 }
@@ -92,7 +100,8 @@ void GatewayCore::State::worker_lost(WorkerId id, GatewayWorker& worker, Gateway
 void GatewayCore::State::on(const WorkerUp& event, GatewayEffects& out) {
   GatewayWorker& worker = workers[event.worker];
   if (event.generation < worker.generation) return;
-  if (worker.generation && event.generation == worker.generation) return;  // said twice, or down since
+  if (worker.generation && event.generation == worker.generation)
+    return;  // said twice, or down since
   const std::string before = worker.ready.model;
   worker_lost(event.worker, worker, out);
   worker.generation = event.generation;
@@ -112,18 +121,23 @@ void GatewayCore::State::on(const WorkerDown& event, GatewayEffects& out) {
   pump(worker.ready.model, out);
 }
 
-/// The request that a worker speaks of, if what it says is of the attempt under way. Otherwise the worker is told to stop.
-GatewayRequest* GatewayCore::State::current(const WorkerSaid& said, RequestId request, Attempt attempt, GatewayEffects& out) {
+/// The request that a worker speaks of, if what it says is of the attempt under way. Otherwise the
+/// worker is told to stop.
+GatewayRequest* GatewayCore::State::current(const WorkerSaid& said, RequestId request,
+                                            Attempt attempt, GatewayEffects& out) {
   const auto found = requests.find(request);
-  if (found != requests.end() && found->second.worker == said.worker && found->second.attempt() == attempt) {
+  if (found != requests.end() && found->second.worker == said.worker &&
+      found->second.attempt() == attempt) {
     return &found->second;
   }
   out.push_back(SendWorker{said.worker, said.generation, Cancel{request, attempt}});
   return nullptr;
 }
 
-void GatewayCore::State::take_tokens(GatewayWorker& worker, const WorkerSaid& said, GatewayEffects& out) {
-  std::size_t mine = SIZE_MAX;  // the last effect, if it is a Deliver to the request of the token before
+void GatewayCore::State::take_tokens(GatewayWorker& worker, const WorkerSaid& said,
+                                     GatewayEffects& out) {
+  std::size_t mine =
+      SIZE_MAX;  // the last effect, if it is a Deliver to the request of the token before
   for (const TokenOut& token : said.report.tokens) {
     GatewayRequest* request = current(said, token.request, token.attempt, out);
     if (!request) continue;
@@ -132,10 +146,14 @@ void GatewayCore::State::take_tokens(GatewayWorker& worker, const WorkerSaid& sa
       request->prefill_pending = 0;
     }
     const std::size_t next = request->emitted.size();
-    if (token.index < next || next >= request->arrive.max_new_tokens) continue;  // said twice, or beyond the answer
+    if (token.index < next || next >= request->arrive.max_new_tokens)
+      continue;  // said twice, or beyond the answer
     if (token.index > next) {
       cancel(*request, out);
-      retry(*request, "token " + std::to_string(token.index) + " came where " + std::to_string(next) + " was due", out);
+      retry(*request,
+            "token " + std::to_string(token.index) + " came where " + std::to_string(next) +
+                " was due",
+            out);
       continue;
     }
     request->emitted.push_back(token.sampled.token);
@@ -151,7 +169,8 @@ void GatewayCore::State::take_tokens(GatewayWorker& worker, const WorkerSaid& sa
   }
 }
 
-void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end, GatewayEffects& out) {
+void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end,
+                                  GatewayEffects& out) {
   const auto found = requests.find(end.request);
   if (found == requests.end()) return;
   GatewayRequest& request = found->second;
@@ -161,8 +180,10 @@ void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end
   if (answered && end.answer_tokens == request.emitted.size()) {
     finish(request, end.reason, "", out);
   } else if (answered) {
-    retry(request, "the answer has " + std::to_string(end.answer_tokens) + " tokens, " +
-                       std::to_string(request.emitted.size()) + " came", out);
+    retry(request,
+          "the answer has " + std::to_string(end.answer_tokens) + " tokens, " +
+              std::to_string(request.emitted.size()) + " came",
+          out);
   } else if (end.reason == FinishReason::error && !end.retryable) {
     finish(request, FinishReason::error, end.message, out);
   } else {
@@ -172,7 +193,8 @@ void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end
 
 void GatewayCore::State::on(const WorkerSaid& event, GatewayEffects& out) {
   const auto found = workers.find(event.worker);
-  if (found == workers.end() || !found->second.up || found->second.generation != event.generation) return;
+  if (found == workers.end() || !found->second.up || found->second.generation != event.generation)
+    return;
   GatewayWorker& worker = found->second;
   worker.load = event.report.load;
   const std::size_t attached = worker.attached.size();
@@ -191,8 +213,10 @@ void GatewayCore::State::on(const ModelListed& event, GatewayEffects& out) {
   for (const auto& [order, id] : queued) {
     GatewayRequest& request = requests.at(id);
     const std::string message = "the model '" + event.model + "' is no longer served";
-    if (request.emitted.empty()) reject(request, 404, "model_not_found", message, out);
-    else finish(request, FinishReason::error, message, out);
+    if (request.emitted.empty())
+      reject(request, 404, "model_not_found", message, out);
+    else
+      finish(request, FinishReason::error, message, out);
   }
 }
 
@@ -203,8 +227,10 @@ void GatewayCore::State::expire(GatewayEffects& out) {
     GatewayRequest& request = requests.at(timers.begin()->second);
     freed.insert(request.arrive.model);
     cancel(request, out);
-    if (request.arrive.deadline <= now) fail(request, "deadline_exceeded", "the deadline has passed", out);
-    else fail(request, "no_worker", "no worker could take the request in time", out);
+    if (request.arrive.deadline <= now)
+      fail(request, "deadline_exceeded", "the deadline has passed", out);
+    else
+      fail(request, "no_worker", "no worker could take the request in time", out);
   }
   for (const std::string& model : freed) pump(model, out);
 }
@@ -220,13 +246,16 @@ void GatewayCore::step(Time now, const GatewayEvent& event, GatewayEffects& out)
   std::visit([&](const auto& e) { state_->on(e, out); }, event);
 }
 
-Time GatewayCore::next_deadline() const { return state_->timers.empty() ? kNever : state_->timers.begin()->first; }
+Time GatewayCore::next_deadline() const {
+  return state_->timers.empty() ? kNever : state_->timers.begin()->first;
+}
 std::size_t GatewayCore::live_requests() const { return state_->requests.size(); }
 
 bool GatewayCore::routable(const std::string& model) const {
   const auto found = state_->models.find(model);
   if (found == state_->models.end() || found->second.withdrawn) return false;
-  return std::ranges::any_of(found->second.workers, [&](WorkerId id) { return state_->has_room(state_->workers.at(id)); });
+  return std::ranges::any_of(found->second.workers,
+                             [&](WorkerId id) { return state_->has_room(state_->workers.at(id)); });
 }
 
 }  // namespace infos

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GatewayCore owns requests from admission to their last token: bounded queues, routing over workers, retry elsewhere when
-// a worker dies, cancel. It works on tokens; text, HTTP and tokenizers are the shell's. Pure.
+// GatewayCore owns requests from admission to their last token: bounded queues, routing over
+// workers, retry elsewhere when a worker dies, cancel. It works on tokens; text, HTTP and
+// tokenizers are the shell's. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +16,25 @@
 namespace infos {
 
 struct GatewayConfig {
-  std::uint32_t max_requests = 4096;        ///< admitted and not ended, all models
-  std::uint32_t max_queued_per_model = 1024;///< waiting for a worker; beyond: 429
+  std::uint32_t max_requests = 4096;           ///< admitted and not ended, all models
+  std::uint32_t max_queued_per_model = 1024;   ///< waiting for a worker; beyond: 429
   std::uint32_t max_running_per_worker = 256;  ///< submitted to one worker and not ended
-  std::uint32_t max_attempts = 8;           ///< placements of one request before it fails
-  Duration queue_timeout = seconds(60);     ///< waiting for a worker at all; beyond: 503
+  std::uint32_t max_attempts = 8;              ///< placements of one request before it fails
+  Duration queue_timeout = seconds(60);        ///< waiting for a worker at all; beyond: 503
   std::uint32_t max_tokens_total = 16u << 20;  ///< prompt tokens held by all requests; beyond: 429
-  std::uint32_t max_per_tenant = 0;         ///< admitted and not ended, per named tenant; beyond: 429; 0: no limit
+  std::uint32_t max_per_tenant =
+      0;  ///< admitted and not ended, per named tenant; beyond: 429; 0: no limit
   std::uint64_t seed = 1;
   friend bool operator==(const GatewayConfig&, const GatewayConfig&) = default;
 };
 
-// ---- events ------------------------------------------------------------------------------------------------------
+// ---- events ----
 
 /// A client asks. `request` is fresh; tokens, limits and stop tokens are final.
 struct Arrive {
   RequestId request;
   std::string model;
-  std::string tenant;               ///< empty: anonymous
+  std::string tenant;  ///< empty: anonymous
   std::vector<TokenId> prompt;
   std::uint32_t max_new_tokens = 0;
   std::vector<TokenId> stop_tokens;
@@ -79,10 +81,10 @@ struct ModelListed {
 struct GatewayTick {
   friend bool operator==(const GatewayTick&, const GatewayTick&) = default;
 };
-using GatewayEvent =
-    std::variant<Arrive, ClientGone, StopHit, WorkerUp, WorkerDown, WorkerSaid, ModelListed, GatewayTick>;
+using GatewayEvent = std::variant<Arrive, ClientGone, StopHit, WorkerUp, WorkerDown, WorkerSaid,
+                                  ModelListed, GatewayTick>;
 
-// ---- effects -----------------------------------------------------------------------------------------------------
+// ---- effects ----
 
 /// Not admitted: nothing else will be said of this request.
 struct Reject {
@@ -90,7 +92,7 @@ struct Reject {
   std::uint16_t http_status = 503;  ///< 400, 404, 429 or 503
   std::string code;                 ///< OpenAI-style, e.g. "model_not_found", "rate_limit_exceeded"
   std::string message;
-  Duration retry_after;             ///< 0: none
+  Duration retry_after;  ///< 0: none
   friend bool operator==(const Reject&, const Reject&) = default;
 };
 /// The next tokens of an answer, in order, each exactly once.
@@ -107,7 +109,7 @@ struct Finish {
   std::uint32_t cached_tokens = 0;
   std::uint32_t completion_tokens = 0;
   std::uint32_t attempts = 1;
-  std::string message;              ///< for `error`
+  std::string message;  ///< for `error`
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 /// Say something to a worker process; silently lost if that generation is gone.

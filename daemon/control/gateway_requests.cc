@@ -24,7 +24,9 @@ void GatewayCore::State::enqueue(GatewayRequest& request) {
   arm(request, std::min(request.arrive.deadline, after(now, config.queue_timeout)));
 }
 
-void GatewayCore::State::dequeue(GatewayRequest& request) { models[request.arrive.model].queue.erase(request.order); }
+void GatewayCore::State::dequeue(GatewayRequest& request) {
+  models[request.arrive.model].queue.erase(request.order);
+}
 
 /// The request is no longer its worker's.
 void GatewayCore::State::detach(GatewayRequest& request) {
@@ -44,19 +46,22 @@ void GatewayCore::State::cancel(const GatewayRequest& request, GatewayEffects& o
 }
 
 /// The attempt is over without an answer: another one, if there may be one. The caller pumps.
-void GatewayCore::State::retry(GatewayRequest& request, const std::string& why, GatewayEffects& out) {
+void GatewayCore::State::retry(GatewayRequest& request, const std::string& why,
+                               GatewayEffects& out) {
   request.avoid = request.worker;
   detach(request);
   if (request.emitted.size() >= request.arrive.max_new_tokens && !request.emitted.empty()) {
     finish(request, FinishReason::length, "", out);  // only its end was lost
   } else if (request.attempts >= config.max_attempts) {
-    fail(request, "attempts_exhausted", "gave up after " + std::to_string(request.attempts) + " attempts: " + why, out);
+    fail(request, "attempts_exhausted",
+         "gave up after " + std::to_string(request.attempts) + " attempts: " + why, out);
   } else {
     enqueue(request);
   }
 }
 
-void GatewayCore::State::finish(GatewayRequest& request, FinishReason reason, std::string message, GatewayEffects& out) {
+void GatewayCore::State::finish(GatewayRequest& request, FinishReason reason, std::string message,
+                                GatewayEffects& out) {
   Finish end;
   end.request = request.arrive.request;
   end.reason = reason;
@@ -69,16 +74,21 @@ void GatewayCore::State::finish(GatewayRequest& request, FinishReason reason, st
   forget(request);
 }
 
-/// It could not be served: a refusal while the client has seen nothing, else an answer that ends with an error.
-void GatewayCore::State::fail(GatewayRequest& request, const char* code, std::string message, GatewayEffects& out) {
-  if (request.emitted.empty()) reject(request, 503, code, std::move(message), out);
-  else finish(request, FinishReason::error, std::move(message), out);
+/// It could not be served: a refusal while the client has seen nothing, else an answer that ends
+/// with an error.
+void GatewayCore::State::fail(GatewayRequest& request, const char* code, std::string message,
+                              GatewayEffects& out) {
+  if (request.emitted.empty())
+    reject(request, 503, code, std::move(message), out);
+  else
+    finish(request, FinishReason::error, std::move(message), out);
 }
 
-void GatewayCore::State::reject(GatewayRequest& request, std::uint16_t status, const char* code, std::string message,
-                                GatewayEffects& out) {
+void GatewayCore::State::reject(GatewayRequest& request, std::uint16_t status, const char* code,
+                                std::string message, GatewayEffects& out) {
   INFOS_CHECK(request.emitted.empty());
-  const Duration wait = status == 429 || status == 503 ? predicted_wait(models[request.arrive.model]) : Duration{};
+  const Duration wait =
+      status == 429 || status == 503 ? predicted_wait(models[request.arrive.model]) : Duration{};
   out.push_back(Reject{request.arrive.request, status, code, std::move(message), wait});
   forget(request);
 }

@@ -9,29 +9,36 @@
 namespace infos {
 namespace {
 
-// Until a worker has measured itself. Any positive figures do: they only rank workers that know nothing.
+// Until a worker has measured itself. Any positive figures do: they only rank workers that know
+// nothing.
 constexpr double kPrefillRateGuess = 1000;  // tokens/s
 constexpr double kDecodeStepGuess = 0.02;   // s
 constexpr double kAnswerTokensGuess = 128;  // answers mostly end long before their limit
-constexpr double kCrowding = 1.0 / 32;      // how much one more sequence lengthens a decode step, as a share of it
+constexpr double kCrowding =
+    1.0 / 32;  // how much one more sequence lengthens a decode step, as a share of it
 
 }  // namespace
 
 bool GatewayCore::State::has_room(const GatewayWorker& worker) const {
-  return worker.up && !worker.load.draining && worker.attached.size() < config.max_running_per_worker;
+  return worker.up && !worker.load.draining &&
+         worker.attached.size() < config.max_running_per_worker;
 }
 
 std::uint32_t GatewayCore::State::longest_context(const GatewayModel& model) const {
   std::uint32_t longest = 0;
-  for (const WorkerId id : model.workers) longest = std::max(longest, workers.at(id).ready.max_context);
+  for (const WorkerId id : model.workers)
+    longest = std::max(longest, workers.at(id).ready.max_context);
   return longest;
 }
 
-/// Seconds until `request` would be complete there: prefill ahead of it and its own at the measured rate, then its decode
-/// steps in that company, behind those that wait for a place or for KV blocks.
-double GatewayCore::State::predicted_seconds(const GatewayWorker& worker, const GatewayRequest& request) const {
+/// Seconds until `request` would be complete there: prefill ahead of it and its own at the measured
+/// rate, then its decode steps in that company, behind those that wait for a place or for KV
+/// blocks.
+double GatewayCore::State::predicted_seconds(const GatewayWorker& worker,
+                                             const GatewayRequest& request) const {
   const WorkerLoad& load = worker.load;
-  const double rate = load.prefill_tokens_per_second > 0 ? load.prefill_tokens_per_second : kPrefillRateGuess;
+  const double rate =
+      load.prefill_tokens_per_second > 0 ? load.prefill_tokens_per_second : kPrefillRateGuess;
   const double step = load.decode_step_seconds > 0 ? load.decode_step_seconds : kDecodeStepGuess;
   const double rows = static_cast<double>(worker.prefill_pending + request.length());
   const double answer = std::min<double>(request.arrive.max_new_tokens, kAnswerTokensGuess);
@@ -43,14 +50,17 @@ double GatewayCore::State::predicted_seconds(const GatewayWorker& worker, const 
 /// A guess for Retry-After, whole seconds.
 Duration GatewayCore::State::predicted_wait(const GatewayModel& model) const {
   double soonest = std::numeric_limits<double>::infinity();
-  for (const WorkerId id : model.workers) soonest = std::min(soonest, predicted_seconds(workers.at(id), GatewayRequest{}));
+  for (const WorkerId id : model.workers)
+    soonest = std::min(soonest, predicted_seconds(workers.at(id), GatewayRequest{}));
   if (!std::isfinite(soonest)) return seconds(5);
-  const double queued = static_cast<double>(model.queue.size()) / static_cast<double>(model.workers.size());
+  const double queued =
+      static_cast<double>(model.queue.size()) / static_cast<double>(model.workers.size());
   const double wait = std::ceil(soonest * (1 + queued / 16));
   return seconds(static_cast<std::int64_t>(std::clamp(wait, 1.0, 30.0)));
 }
 
-GatewayCore::State::Placement GatewayCore::State::place(GatewayRequest& request, const GatewayModel& model,
+GatewayCore::State::Placement GatewayCore::State::place(GatewayRequest& request,
+                                                        const GatewayModel& model,
                                                         GatewayEffects& out) {
   WorkerId best;
   double best_seconds = 0;
@@ -64,7 +74,8 @@ GatewayCore::State::Placement GatewayCore::State::place(GatewayRequest& request,
     if (id == request.avoid) predicted += 1e6;  // only if there is nobody else
     if (!best || predicted < best_seconds) best = id, best_seconds = predicted;
   }
-  if (!best) return fits_somewhere || model.workers.empty() ? Placement::no_room : Placement::fits_nowhere;
+  if (!best)
+    return fits_somewhere || model.workers.empty() ? Placement::no_room : Placement::fits_nowhere;
   GatewayWorker& worker = workers.at(best);
   const RequestId id = request.arrive.request;
   ++request.attempts;
@@ -100,7 +111,8 @@ void GatewayCore::State::pump(const std::string& name, GatewayEffects& out) {
       continue;
     }
     ++at;
-    // A full context ends an answer; a prompt that fits nowhere waits for a larger worker until its time is over.
+    // A full context ends an answer; a prompt that fits nowhere waits for a larger worker until its
+    // time is over.
     if (!request.emitted.empty()) finish(request, FinishReason::length, "", out);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of GatewayCore, shared by its halves: gateway_core.cc takes events, gateway_route.cc chooses workers.
+// The inside of GatewayCore, shared by its halves: gateway_core.cc takes events, gateway_route.cc
+// chooses workers.
 #pragma once
 
 #include <map>
@@ -15,8 +16,8 @@ namespace infos {
 
 struct GatewayRequest {
   Arrive arrive;
-  std::uint64_t order = 0;            ///< of arrival; a request that must be placed again keeps its place
-  std::vector<TokenId> emitted;       ///< delivered tokens
+  std::uint64_t order = 0;  ///< of arrival; a request that must be placed again keeps its place
+  std::vector<TokenId> emitted;  ///< delivered tokens
   std::uint32_t attempts = 0;
   std::uint32_t cached_tokens = 0;    ///< of the last attempt that said so
   WorkerId worker;                    ///< none: queued
@@ -39,8 +40,8 @@ struct GatewayWorker {
 struct GatewayModel {
   bool listed = false;
   bool withdrawn = false;
-  std::set<WorkerId> workers;                   ///< up
-  std::map<std::uint64_t, RequestId> queue;     ///< by order of arrival
+  std::set<WorkerId> workers;                ///< up
+  std::map<std::uint64_t, RequestId> queue;  ///< by order of arrival
 };
 
 struct GatewayCore::State {
@@ -60,7 +61,8 @@ struct GatewayCore::State {
   void take_end(const WorkerSaid& said, const SequenceEnd& end, GatewayEffects& out);
   void worker_lost(WorkerId id, GatewayWorker& worker, GatewayEffects& out);
   void expire(GatewayEffects& out);
-  GatewayRequest* current(const WorkerSaid& said, RequestId request, Attempt attempt, GatewayEffects& out);
+  GatewayRequest* current(const WorkerSaid& said, RequestId request, Attempt attempt,
+                          GatewayEffects& out);
 
   // gateway_requests.cc
   void enqueue(GatewayRequest& request);
@@ -68,9 +70,11 @@ struct GatewayCore::State {
   void detach(GatewayRequest& request);
   void cancel(const GatewayRequest& request, GatewayEffects& out);
   void retry(GatewayRequest& request, const std::string& why, GatewayEffects& out);
-  void finish(GatewayRequest& request, FinishReason reason, std::string message, GatewayEffects& out);
+  void finish(GatewayRequest& request, FinishReason reason, std::string message,
+              GatewayEffects& out);
   void fail(GatewayRequest& request, const char* code, std::string message, GatewayEffects& out);
-  void reject(GatewayRequest& request, std::uint16_t status, const char* code, std::string message, GatewayEffects& out);
+  void reject(GatewayRequest& request, std::uint16_t status, const char* code, std::string message,
+              GatewayEffects& out);
   void forget(GatewayRequest& request);
   void arm(GatewayRequest& request, Time at);
 
@@ -89,10 +93,10 @@ struct GatewayCore::State {
   std::map<RequestId, GatewayRequest> requests;
   std::map<WorkerId, GatewayWorker> workers;
   std::map<std::string, GatewayModel> models;
-  std::map<std::string, std::uint32_t> tenants;    ///< live requests of named tenants
+  std::map<std::string, std::uint32_t> tenants;  ///< live requests of named tenants
   std::set<std::pair<Time, RequestId>> timers;
   std::uint64_t arrivals = 0;
-  std::uint64_t tokens_held = 0;                   ///< prompt tokens of live requests
+  std::uint64_t tokens_held = 0;  ///< prompt tokens of live requests
 };
 
 }  // namespace infos

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that gateway, workers and agent say to each other: plain values, the same in production (carried as protobuf
-// frames by codec.h) and in the simulator (handed over as they are). Adding a field: here and in codec.cc.
+// The words that gateway, workers and agent say to each other: plain values, the same in production
+// (carried as protobuf frames by codec.h) and in the simulator (handed over as they are). Adding a
+// field: here and in codec.cc.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,20 @@ enum class FinishReason : std::uint8_t {
   error,      ///< could not be served; `message` says why
 };
 
-// ---- gateway -> worker -------------------------------------------------------------------------------------------
+// ---- gateway -> worker ----
 
-/// Generate for a request. `tokens` is the prompt followed by what was emitted on earlier attempts; generation goes on
-/// after its last token, and token n of the answer is drawn with (seed, n) whatever attempt draws it.
+/// Generate for a request. `tokens` is the prompt followed by what was emitted on earlier attempts;
+/// generation goes on after its last token, and token n of the answer is drawn with (seed, n)
+/// whatever attempt draws it.
 struct Submit {
   RequestId request;
   Attempt attempt;
   std::vector<TokenId> tokens;
-  std::uint32_t prompt_tokens = 0;    ///< how many of `tokens` are prompt
-  std::uint32_t max_new_tokens = 0;   ///< of the whole answer, emitted ones included
-  std::vector<TokenId> stop_tokens;   ///< end the answer and are not part of it
+  std::uint32_t prompt_tokens = 0;   ///< how many of `tokens` are prompt
+  std::uint32_t max_new_tokens = 0;  ///< of the whole answer, emitted ones included
+  std::vector<TokenId> stop_tokens;  ///< end the answer and are not part of it
   SamplingParams sampling;
-  std::int32_t priority = 0;          ///< lower first
+  std::int32_t priority = 0;  ///< lower first
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 
@@ -53,7 +55,7 @@ struct Drain {
 
 using ToWorker = std::variant<Submit, Cancel, Drain>;
 
-// ---- worker -> gateway -------------------------------------------------------------------------------------------
+// ---- worker -> gateway ----
 
 struct TokenOut {
   RequestId request;
@@ -69,8 +71,9 @@ struct SequenceEnd {
   FinishReason reason = FinishReason::none;
   std::uint32_t cached_tokens = 0;  ///< prompt tokens whose KV was reused
   std::string message;              ///< for `error`
-  bool retryable = false;           ///< for `error`: the worker's fault, another attempt may succeed
-  std::uint32_t answer_tokens = 0;  ///< emitted in all, earlier attempts included: shows whether any was lost
+  bool retryable = false;  ///< for `error`: the worker's fault, another attempt may succeed
+  std::uint32_t answer_tokens =
+      0;  ///< emitted in all, earlier attempts included: shows whether any was lost
   friend bool operator==(const SequenceEnd&, const SequenceEnd&) = default;
 };
 
@@ -79,15 +82,15 @@ struct WorkerLoad {
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
   std::uint32_t kv_blocks_total = 0;
-  std::uint32_t kv_blocks_used = 0;     ///< referenced by sequences
-  std::uint32_t kv_blocks_cached = 0;   ///< free but holding reusable prefixes
-  std::uint64_t prompt_tokens = 0;      ///< since start
-  std::uint64_t cached_tokens = 0;      ///< since start: prompt tokens not computed
-  std::uint64_t generated_tokens = 0;   ///< since start
-  std::uint64_t preemptions = 0;        ///< since start
-  double prefill_tokens_per_second = 0; ///< measured lately, 0: unknown
-  double decode_step_seconds = 0;       ///< measured lately, 0: unknown
-  bool draining = false;                ///< takes nothing new
+  std::uint32_t kv_blocks_used = 0;      ///< referenced by sequences
+  std::uint32_t kv_blocks_cached = 0;    ///< free but holding reusable prefixes
+  std::uint64_t prompt_tokens = 0;       ///< since start
+  std::uint64_t cached_tokens = 0;       ///< since start: prompt tokens not computed
+  std::uint64_t generated_tokens = 0;    ///< since start
+  std::uint64_t preemptions = 0;         ///< since start
+  double prefill_tokens_per_second = 0;  ///< measured lately, 0: unknown
+  double decode_step_seconds = 0;        ///< measured lately, 0: unknown
+  bool draining = false;                 ///< takes nothing new
   friend bool operator==(const WorkerLoad&, const WorkerLoad&) = default;
 };
 

@@ -17,7 +17,8 @@ void put_u32(std::string& out, std::uint32_t v) {
 }
 std::uint32_t get_u32(std::string_view bytes) {
   std::uint32_t v = 0;
-  for (int i = 0; i < 4; ++i) v |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes[i])) << (8 * i);
+  for (int i = 0; i < 4; ++i)
+    v |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes[i])) << (8 * i);
   return v;
 }
 
@@ -39,9 +40,12 @@ struct Replayer {
     ++found.events;
   }
   void tell(const RecordedEvent& record) {
-    if (const auto* g = std::get_if<GatewayEvent>(&record.event)) tell<GatewayCore>(record.now, *g, GatewayEffects{});
-    else if (const auto* w = std::get_if<WorkerEvent>(&record.event)) tell<WorkerCore>(record.now, *w, WorkerEffects{});
-    else tell<AgentCore>(record.now, std::get<AgentEvent>(record.event), AgentEffects{});
+    if (const auto* g = std::get_if<GatewayEvent>(&record.event))
+      tell<GatewayCore>(record.now, *g, GatewayEffects{});
+    else if (const auto* w = std::get_if<WorkerEvent>(&record.event))
+      tell<WorkerCore>(record.now, *w, WorkerEffects{});
+    else
+      tell<AgentCore>(record.now, std::get<AgentEvent>(record.event), AgentEffects{});
   }
   void compare(const RecordedHash& recorded) {
     ++found.compared;
@@ -54,16 +58,20 @@ struct Replayer {
 Status plausible(const CoreConfig& config) {
   constexpr std::uint64_t kRowsMax = 1ULL << 28;
   const auto* w = std::get_if<WorkerConfig>(&config);
-  if (w && (w->block_tokens == 0 || std::uint64_t{w->kv_blocks} * w->block_tokens > kRowsMax || w->kv_blocks > kRowsMax / 8)) {
-    return Error{ErrorCode::corrupt, "recording: a worker with " + std::to_string(w->kv_blocks) + " KV blocks of " +
-                                         std::to_string(w->block_tokens) + " tokens, want at most 2^28 tokens in all"};
+  if (w && (w->block_tokens == 0 || std::uint64_t{w->kv_blocks} * w->block_tokens > kRowsMax ||
+            w->kv_blocks > kRowsMax / 8)) {
+    return Error{ErrorCode::corrupt, "recording: a worker with " + std::to_string(w->kv_blocks) +
+                                         " KV blocks of " + std::to_string(w->block_tokens) +
+                                         " tokens, want at most 2^28 tokens in all"};
   }
   return {};
 }
 
 using Key = std::pair<CoreKind, std::uint64_t>;
 
-std::string describe(const Key& key) { return std::string(to_string(key.first)) + " " + std::to_string(key.second); }
+std::string describe(const Key& key) {
+  return std::string(to_string(key.first)) + " " + std::to_string(key.second);
+}
 
 }  // namespace
 
@@ -104,7 +112,8 @@ Result<RecordingReader> RecordingReader::open(std::string_view bytes) {
   }
   const std::uint32_t version = get_u32(bytes.substr(kMagic.size()));
   if (version != kVersion) {
-    return Error{ErrorCode::unsupported, "recording: version " + std::to_string(version) + ", want " + std::to_string(kVersion)};
+    return Error{ErrorCode::unsupported, "recording: version " + std::to_string(version) +
+                                             ", want " + std::to_string(kVersion)};
   }
   RecordingReader reader(bytes);
   reader.rest_.remove_prefix(kMagic.size() + 4);
@@ -126,7 +135,8 @@ Result<Record> RecordingReader::next() {
   Result<Record> record = decode_record(rest_.substr(4, size));
   if (!record.ok()) {
     const auto offset = static_cast<std::size_t>(rest_.data() - all_.data());
-    return Error{record.error().code, "recording, byte " + std::to_string(offset) + ": " + record.error().message};
+    return Error{record.error().code,
+                 "recording, byte " + std::to_string(offset) + ": " + record.error().message};
   }
   rest_.remove_prefix(4 + static_cast<std::size_t>(size));
   look_ahead();
@@ -150,12 +160,15 @@ Result<ReplayReport> replay(std::string_view bytes) {
     const auto* hash = std::get_if<RecordedHash>(&record);
     const Key key = event ? Key{event->core(), event->instance} : Key{hash->core, hash->instance};
     const auto found = cores.find(key);
-    if (found == cores.end()) return Error{ErrorCode::corrupt, "recording: " + describe(key) + " was told something before its start"};
+    if (found == cores.end())
+      return Error{ErrorCode::corrupt,
+                   "recording: " + describe(key) + " was told something before its start"};
     if (hash) {
       found->second.compare(*hash);
       continue;
     }
-    if (event->now < found->second.last) return Error{ErrorCode::corrupt, "recording: time goes back for " + describe(key)};
+    if (event->now < found->second.last)
+      return Error{ErrorCode::corrupt, "recording: time goes back for " + describe(key)};
     found->second.last = event->now;
     found->second.tell(*event);
     ++report.events;

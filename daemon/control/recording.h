@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings: everything that cores were told, so that the same cores can be driven again. Recorder turns starts and events
-// into bytes and keeps each core's running effect hash; replay() builds the cores anew and compares. Bytes only: files are
-// the shell's. One thread.
+// Recordings: everything that cores were told, so that the same cores can be driven again. Recorder
+// turns starts and events into bytes and keeps each core's running effect hash; replay() builds the
+// cores anew and compares. Bytes only: files are the shell's. One thread.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ class Recorder {
   std::map<std::pair<CoreKind, std::uint64_t>, Running> running_;
 };
 
-/// Takes a recording apart. A frame cut off at the end (a crash) ends the reading, and is_torn() says so.
+/// Takes a recording apart. A frame cut off at the end (a crash) ends the reading, and is_torn()
+/// says so.
 class RecordingReader {
  public:
   /// Errors: corrupt (not a recording), unsupported (version).
@@ -66,9 +67,10 @@ struct ReplayedCore {
   CoreKind core = CoreKind::gateway;
   std::uint64_t instance = 0;
   std::uint64_t events = 0;
-  std::uint64_t hash = 0;            ///< of the effects computed here
-  std::uint64_t compared = 0;        ///< recorded hashes that were held against ours
-  std::uint64_t differing_after = 0; ///< events before the first recorded hash that differs; 0: none differs
+  std::uint64_t hash = 0;      ///< of the effects computed here
+  std::uint64_t compared = 0;  ///< recorded hashes that were held against ours
+  std::uint64_t differing_after =
+      0;  ///< events before the first recorded hash that differs; 0: none differs
 };
 struct ReplayReport {
   std::vector<ReplayedCore> cores;

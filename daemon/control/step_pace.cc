@@ -8,8 +8,8 @@
 namespace infos {
 namespace {
 
-constexpr double kWeight = 0.125;          // of the newest sample
-constexpr double kOutlier = 4;             // a sample counts as at most this many times the estimate
+constexpr double kWeight = 0.125;  // of the newest sample
+constexpr double kOutlier = 4;     // a sample counts as at most this many times the estimate
 constexpr std::uint32_t kMixedSteps = 64;  // mixed steps before the decode time is measured again
 
 /// Moves an estimate towards a sample; one stall of the machine must not distort it.
@@ -18,18 +18,23 @@ double blend(double estimate, double sample) {
   return estimate + kWeight * (std::min(sample, kOutlier * estimate) - estimate);
 }
 
-std::size_t size_class(std::uint32_t rows) { return std::min<std::size_t>(std::bit_width(std::max(rows, 1U)) - 1, 15); }
+std::size_t size_class(std::uint32_t rows) {
+  return std::min<std::size_t>(std::bit_width(std::max(rows, 1U)) - 1, 15);
+}
 
-/// How much the share grows with the backlog: up to twice at once (with share 1 a mixed step then takes three decode steps,
-/// the bound of inter-token p99 / p50); beyond four seconds of backlog answers slow down rather than prompts wait for ever.
+/// How much the share grows with the backlog: up to twice at once (with share 1 a mixed step then
+/// takes three decode steps, the bound of inter-token p99 / p50); beyond four seconds of backlog
+/// answers slow down rather than prompts wait for ever.
 double urgency(double backlog_seconds) {
-  return backlog_seconds < 4 ? std::min(1 + backlog_seconds, 2.0) : std::min(backlog_seconds / 2, 16.0);
+  return backlog_seconds < 4 ? std::min(1 + backlog_seconds, 2.0)
+                             : std::min(backlog_seconds / 2, 16.0);
 }
 
 }  // namespace
 
 StepPace::StepPace(double share, std::uint32_t rows_floor, std::uint32_t rows_max)
-    : share_(std::isfinite(share) && share > 0 ? share : 0), rows_floor_(std::max(rows_floor, 1U)),
+    : share_(std::isfinite(share) && share > 0 ? share : 0),
+      rows_floor_(std::max(rows_floor, 1U)),
       rows_max_(std::max(rows_max, 1U)) {}
 
 double StepPace::decode_seconds(std::uint32_t decode_rows) const {
@@ -75,7 +80,8 @@ void StepPace::finished(std::uint32_t decode_rows, std::uint32_t prefill_rows, D
   ++mixed_in_a_row_;
   largest_mixed_rows_ = std::max(largest_mixed_rows_, prefill_rows);
   const double decode = decode_seconds(decode_rows);
-  // A mixed step that seems to take no longer than a decode step is noise: bounded below, else the budget would explode.
+  // A mixed step that seems to take no longer than a decode step is noise: bounded below, else the
+  // budget would explode.
   const double sample = std::max((seconds - decode) / prefill_rows, 0.02 * decode / prefill_rows);
   if (decode > 0) row_beside_seconds_ = blend(row_beside_seconds_, sample);
 }

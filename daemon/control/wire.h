@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf wire format for plain structs that have a field list (codec_fields.h): WireWriter appends bytes, WireReader reads
-// untrusted ones. Ours, because the reader must name the field it could not read and must not allocate more than the bytes
-// allow. Internal to the codec; any thread.
+// Protobuf wire format for plain structs that have a field list (codec_fields.h): WireWriter
+// appends bytes, WireReader reads untrusted ones. Ours, because the reader must name the field it
+// could not read and must not allocate more than the bytes allow. Internal to the codec; any
+// thread.
 #pragma once
 
 #include <bit>
@@ -25,7 +26,10 @@ namespace infos::wire {
 template <typename T, typename U>
 concept Like = std::same_as<std::remove_const_t<T>, U>;
 template <typename T>
-concept Wrapped = requires(T v) { v.value; } && std::is_integral_v<decltype(T::value)>;
+concept Wrapped = requires(T v) {
+  v.value;
+}
+&&std::is_integral_v<decltype(T::value)>;
 template <typename T>
 concept Clocked = std::same_as<T, Time> || std::same_as<T, Duration>;
 template <typename T>
@@ -60,10 +64,14 @@ enum WireType : std::uint32_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 
 
 template <Integer T>
 constexpr std::uint64_t to_varint(T v) {
-  if constexpr (std::is_enum_v<T>) return static_cast<std::uint64_t>(v);
-  else if constexpr (Wrapped<T>) return static_cast<std::uint64_t>(v.value);
-  else if constexpr (Clocked<T>) return static_cast<std::uint64_t>(v.ns);
-  else return static_cast<std::uint64_t>(static_cast<std::int64_t>(v));
+  if constexpr (std::is_enum_v<T>)
+    return static_cast<std::uint64_t>(v);
+  else if constexpr (Wrapped<T>)
+    return static_cast<std::uint64_t>(v.value);
+  else if constexpr (Clocked<T>)
+    return static_cast<std::uint64_t>(v.ns);
+  else
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(v));
 }
 
 /// Appends fields to a string that the caller owns.
@@ -106,7 +114,8 @@ class WireWriter {
     } else if constexpr (is_vector<T>) {
       put_vector(number, v);
     } else if constexpr (is_map<T>) {
-      for (const auto& entry : v) put_nested(number, [&] { always(1, "", entry.first), always(2, "", entry.second); });
+      for (const auto& entry : v)
+        put_nested(number, [&] { always(1, "", entry.first), always(2, "", entry.second); });
     } else {
       put_nested(number, [&] { put_body(v); });
     }
@@ -190,17 +199,22 @@ class WireReader {
   bool read(T& v) {
     while (!in_.empty() && error_.empty()) {
       std::uint64_t key = 0;
-      if (!get_varint(key) || key > std::numeric_limits<std::uint32_t>::max() || key >> 3 == 0) return fail("", "a bad field tag");
+      if (!get_varint(key) || key > std::numeric_limits<std::uint32_t>::max() || key >> 3 == 0)
+        return fail("", "a bad field tag");
       number_ = static_cast<std::uint32_t>(key >> 3);
       type_ = static_cast<std::uint32_t>(key & 7);
       taken_ = false;
-      if constexpr (is_variant<T>) read_alternative(v, std::make_index_sequence<std::variant_size_v<T>>{});
-      else if constexpr (std::same_as<T, std::pair<TokenId, float>>) (*this)(1, "token", v.first), (*this)(2, "bias", v.second);
-      else fields(*this, v);
+      if constexpr (is_variant<T>)
+        read_alternative(v, std::make_index_sequence<std::variant_size_v<T>>{});
+      else if constexpr (std::same_as<T, std::pair<TokenId, float>>)
+        (*this)(1, "token", v.first), (*this)(2, "bias", v.second);
+      else
+        fields(*this, v);
       if (!taken_ && !skip()) return fail("", "a field that runs past the end");
     }
     if constexpr (is_variant<T>) {
-      if (error_.empty() && !alternative_seen_) return fail("", "no alternative that this version knows");
+      if (error_.empty() && !alternative_seen_)
+        return fail("", "no alternative that this version knows");
     }
     return error_.empty();
   }
@@ -213,13 +227,17 @@ class WireReader {
     }
   }
   template <typename T>
-  void always(std::uint32_t number, const char* name, T& v) { (*this)(number, name, v); }
+  void always(std::uint32_t number, const char* name, T& v) {
+    (*this)(number, name, v);
+  }
   void fixed(std::uint32_t number, const char* name, std::uint64_t& v) {
     if (number != number_ || taken_) return;
     taken_ = true;
     std::uint64_t raw = 0;
-    if (type_ != fixed64 || !get_fixed(raw)) fail(name, "not 8 bytes");
-    else v = raw;
+    if (type_ != fixed64 || !get_fixed(raw))
+      fail(name, "not 8 bytes");
+    else
+      v = raw;
   }
 
   const std::string& error() const { return error_; }
@@ -250,7 +268,8 @@ class WireReader {
   bool get_fixed(T& v) {
     if (in_.size() < sizeof v) return false;
     v = 0;
-    for (std::size_t i = 0; i < sizeof v; ++i) v |= static_cast<T>(static_cast<std::uint8_t>(in_[i])) << (8 * i);
+    for (std::size_t i = 0; i < sizeof v; ++i)
+      v |= static_cast<T>(static_cast<std::uint8_t>(in_[i])) << (8 * i);
     in_.remove_prefix(sizeof v);
     return true;
   }
@@ -266,27 +285,37 @@ class WireReader {
     std::uint32_t w = 0;
     std::string_view b;
     switch (type_) {
-      case varint: return get_varint(v);
-      case fixed64: return get_fixed(v);
-      case bytes: return get_bytes(b);
-      case fixed32: return get_fixed(w);
-      default: return false;
+      case varint:
+        return get_varint(v);
+      case fixed64:
+        return get_fixed(v);
+      case bytes:
+        return get_bytes(b);
+      case fixed32:
+        return get_fixed(w);
+      default:
+        return false;
     }
   }
 
   template <Integer T>
   bool from_varint(const char* name, std::uint64_t raw, T& v) {
-    if constexpr (Wrapped<T>) return from_varint(name, raw, v.value);
-    else if constexpr (Clocked<T>) v.ns = static_cast<std::int64_t>(raw);
+    if constexpr (Wrapped<T>)
+      return from_varint(name, raw, v.value);
+    else if constexpr (Clocked<T>)
+      v.ns = static_cast<std::int64_t>(raw);
     else if constexpr (std::is_enum_v<T>) {
-      if (raw > kEnumMax<T>) return fail(name, std::to_string(raw) + ", want 0 to " + std::to_string(kEnumMax<T>));
+      if (raw > kEnumMax<T>)
+        return fail(name, std::to_string(raw) + ", want 0 to " + std::to_string(kEnumMax<T>));
       v = static_cast<T>(raw);
     } else if constexpr (std::is_signed_v<T>) {
       const auto s = static_cast<std::int64_t>(raw);
-      if (s < std::numeric_limits<T>::min() || s > std::numeric_limits<T>::max()) return fail(name, std::to_string(s) + " is out of range");
+      if (s < std::numeric_limits<T>::min() || s > std::numeric_limits<T>::max())
+        return fail(name, std::to_string(s) + " is out of range");
       v = static_cast<T>(s);
     } else {
-      if (raw > std::numeric_limits<T>::max()) return fail(name, std::to_string(raw) + " is out of range");
+      if (raw > std::numeric_limits<T>::max())
+        return fail(name, std::to_string(raw) + " is out of range");
       v = static_cast<T>(raw);
     }
     return true;
@@ -363,7 +392,8 @@ class WireReader {
   bool read_entry(std::pair<std::string, std::string>& entry) {
     while (!in_.empty() && error_.empty()) {
       std::uint64_t key = 0;
-      if (!get_varint(key) || key > std::numeric_limits<std::uint32_t>::max() || key >> 3 == 0) return fail("", "a bad field tag");
+      if (!get_varint(key) || key > std::numeric_limits<std::uint32_t>::max() || key >> 3 == 0)
+        return fail("", "a bad field tag");
       number_ = static_cast<std::uint32_t>(key >> 3);
       type_ = static_cast<std::uint32_t>(key & 7);
       taken_ = false;

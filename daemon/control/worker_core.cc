@@ -9,21 +9,24 @@
 namespace infos {
 namespace {
 
-constexpr std::uint32_t kFailuresAlone = 2;  // failed steps of one sequence by itself before it is given up
+constexpr std::uint32_t kFailuresAlone =
+    2;  // failed steps of one sequence by itself before it is given up
 
 WorkerConfig sane(WorkerConfig config) {
   INFOS_CHECK(config.block_tokens > 0);
   config.max_step_tokens = std::max(config.max_step_tokens, 1U);
   config.max_running = std::clamp(config.max_running, 1U, config.max_step_tokens);
   const std::uint64_t capacity = std::uint64_t{config.kv_blocks} * config.block_tokens;
-  config.max_context = static_cast<std::uint32_t>(std::min<std::uint64_t>(config.max_context, capacity));
+  config.max_context =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(config.max_context, capacity));
   return config;
 }
 
 }  // namespace
 
 WorkerCore::State::State(const WorkerConfig& wanted)
-    : config(sane(wanted)), pool(config.kv_blocks, config.block_tokens, config.seed),
+    : config(sane(wanted)),
+      pool(config.kv_blocks, config.block_tokens, config.seed),
       pace(config.prefill_share, config.block_tokens, config.max_step_tokens) {}
 
 /// The live sequence of a request with the newest attempt.
@@ -38,23 +41,27 @@ WorkerSequence* WorkerCore::State::find(RequestId request) {
 std::optional<SequenceEnd> WorkerCore::State::refuse(const Submit& submit) const {
   SequenceEnd end{submit.request, submit.attempt, FinishReason::error};
   const std::size_t length = submit.tokens.size();
-  end.answer_tokens = static_cast<std::uint32_t>(length - std::min<std::size_t>(length, submit.prompt_tokens));
+  end.answer_tokens =
+      static_cast<std::uint32_t>(length - std::min<std::size_t>(length, submit.prompt_tokens));
   if (length == 0 || submit.prompt_tokens > length) {
-    end.message = "a sequence of " + std::to_string(length) + " tokens of which " + std::to_string(submit.prompt_tokens) +
+    end.message = "a sequence of " + std::to_string(length) + " tokens of which " +
+                  std::to_string(submit.prompt_tokens) +
                   " are prompt: at least one token is needed, and the prompt is part of it";
   } else if (length >= config.max_context && length > submit.prompt_tokens) {
     end.reason = FinishReason::length;
   } else if (length >= config.max_context) {
-    end.message = "the prompt has " + std::to_string(length) + " tokens, this worker has room for " +
-                  std::to_string(config.max_context) + " with the answer (" + std::to_string(config.kv_blocks) +
-                  " KV blocks of " + std::to_string(config.block_tokens) + " tokens)";
+    end.message = "the prompt has " + std::to_string(length) +
+                  " tokens, this worker has room for " + std::to_string(config.max_context) +
+                  " with the answer (" + std::to_string(config.kv_blocks) + " KV blocks of " +
+                  std::to_string(config.block_tokens) + " tokens)";
   } else if (length - submit.prompt_tokens >= submit.max_new_tokens) {
     end.reason = FinishReason::length;
   } else if (draining) {
     end.message = "the worker is draining";
     end.retryable = true;
   } else if (waiting.size() >= config.max_waiting) {
-    end.message = std::to_string(waiting.size()) + " sequences wait already, at most " + std::to_string(config.max_waiting) + " may";
+    end.message = std::to_string(waiting.size()) + " sequences wait already, at most " +
+                  std::to_string(config.max_waiting) + " may";
     end.retryable = true;
   } else {
     return std::nullopt;
@@ -91,8 +98,10 @@ void WorkerCore::State::from_waiting(WorkerSequence& sequence) {
 void WorkerCore::State::on(const Cancel& event, WorkerEffects& out) {
   WorkerSequence* sequence = find(event.request);
   if (!sequence || sequence->submit.attempt > event.attempt) return;
-  if (sequence->in_step) sequence->cancelled = true;  // the engine still writes into its blocks
-  else end(*sequence, FinishReason::cancelled, "", out);
+  if (sequence->in_step)
+    sequence->cancelled = true;  // the engine still writes into its blocks
+  else
+    end(*sequence, FinishReason::cancelled, "", out);
 }
 
 void WorkerCore::State::on(const Drain&, WorkerEffects& out) {
@@ -109,9 +118,11 @@ void WorkerCore::State::on(const Drain&, WorkerEffects& out) {
 }
 
 /// The last word about a sequence: its blocks are free, its sampler is closed.
-void WorkerCore::State::end(WorkerSequence& sequence, FinishReason reason, std::string message, WorkerEffects& out) {
+void WorkerCore::State::end(WorkerSequence& sequence, FinishReason reason, std::string message,
+                            WorkerEffects& out) {
   const Key key{sequence.submit.request, sequence.submit.attempt};
-  report.ended.push_back({key.first, key.second, reason, std::min(sequence.cached_tokens, sequence.submit.prompt_tokens),
+  report.ended.push_back({key.first, key.second, reason,
+                          std::min(sequence.cached_tokens, sequence.submit.prompt_tokens),
                           std::move(message), false, sequence.emitted()});
   release_blocks(sequence);
   if (sequence.suspect) --suspects;
@@ -121,7 +132,8 @@ void WorkerCore::State::end(WorkerSequence& sequence, FinishReason reason, std::
   live.erase(key);
 }
 
-/// A part of the step has been computed: its blocks become findable, its token is appended and reported.
+/// A part of the step has been computed: its blocks become findable, its token is appended and
+/// reported.
 void WorkerCore::State::take_results(const Part& part, const SampledToken* sampled) {
   WorkerSequence& s = *part.sequence;
   s.computed += part.rows;
@@ -139,8 +151,9 @@ void WorkerCore::State::on(const StepDone& event, WorkerEffects& out) {
   std::size_t wanted = 0;
   for (const Part& part : step->parts) wanted += part.rows == part.sequence->rows_left() ? 1 : 0;
   if (event.sampled.size() != wanted) {
-    step_failed("the engine drew " + std::to_string(event.sampled.size()) + " tokens where " + std::to_string(wanted) +
-                    " were asked for", out);
+    step_failed("the engine drew " + std::to_string(event.sampled.size()) + " tokens where " +
+                    std::to_string(wanted) + " were asked for",
+                out);
     return;
   }
   const Step done = std::move(*step);
@@ -162,9 +175,12 @@ void WorkerCore::State::on(const StepDone& event, WorkerEffects& out) {
       continue;
     }
     take_results(part, sampled);
-    if (draws && s.length() == before) end(s, FinishReason::stop, "", out);
-    else if (s.emitted() >= s.submit.max_new_tokens && draws) end(s, FinishReason::length, "", out);
-    else if (s.length() >= config.max_context) end(s, FinishReason::length, "", out);
+    if (draws && s.length() == before)
+      end(s, FinishReason::stop, "", out);
+    else if (s.emitted() >= s.submit.max_new_tokens && draws)
+      end(s, FinishReason::length, "", out);
+    else if (s.length() >= config.max_context)
+      end(s, FinishReason::length, "", out);
   }
 }
 
@@ -173,7 +189,8 @@ void WorkerCore::State::on(const StepFailed& event, WorkerEffects& out) {
   step_failed(event.message, out);
 }
 
-/// The rows of the step do not count; every sequence of it must show by itself that it can be computed.
+/// The rows of the step do not count; every sequence of it must show by itself that it can be
+/// computed.
 void WorkerCore::State::step_failed(const std::string& message, WorkerEffects& out) {
   const Step failed = std::move(*step);
   step.reset();
@@ -236,7 +253,8 @@ WorkerLoad WorkerCore::load() const { return state_->load(); }
 WorkerAudit WorkerCore::audit() const {
   const State& s = *state_;
   WorkerAudit audit;
-  for (const auto& [key, sequence] : s.live) audit.sequences.push_back({key.first, key.second, sequence->blocks});
+  for (const auto& [key, sequence] : s.live)
+    audit.sequences.push_back({key.first, key.second, sequence->blocks});
   for (std::uint32_t i = 0; i < s.pool.total(); ++i) {
     audit.references.push_back(s.pool.references(BlockId{i}));
     audit.published.push_back(s.pool.is_published(BlockId{i}) ? 1 : 0);
@@ -246,10 +264,13 @@ WorkerAudit WorkerCore::audit() const {
   audit.broken = s.pool.audit();
   std::uint64_t waiting_rows = 0;
   for (const auto& [order, sequence] : s.waiting) waiting_rows += sequence->length();
-  if (waiting_rows != s.waiting_rows) audit.broken += " the rows of waiting sequences are not what was kept";
-  if (s.running.size() + s.waiting.size() != s.live.size()) audit.broken += " live sequences are not exactly running or waiting";
+  if (waiting_rows != s.waiting_rows)
+    audit.broken += " the rows of waiting sequences are not what was kept";
+  if (s.running.size() + s.waiting.size() != s.live.size())
+    audit.broken += " live sequences are not exactly running or waiting";
   if (s.running.size() > s.config.max_running) audit.broken += " too many run";
-  if (s.waiting.size() > std::size_t{s.config.max_waiting} + s.config.max_running) audit.broken += " too many wait";
+  if (s.waiting.size() > std::size_t{s.config.max_waiting} + s.config.max_running)
+    audit.broken += " too many wait";
   return audit;
 }
 

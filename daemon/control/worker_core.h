@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// WorkerCore decides what a worker computes next: continuous batching with chunked prefill, KV block accounting with
-// prefix reuse, preemption by recompute. Pure: no clock, thread, file or socket; the shell runs its steps on the engine.
+// WorkerCore decides what a worker computes next: continuous batching with chunked prefill, KV
+// block accounting with prefix reuse, preemption by recompute. Pure: no clock, thread, file or
+// socket; the shell runs its steps on the engine.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,17 @@ struct WorkerConfig {
   std::uint32_t max_running = 64;       ///< sequences in a batch
   std::uint32_t max_waiting = 1024;     ///< sequences queued; beyond: ended with an error
   std::uint32_t max_step_tokens = 512;  ///< rows of one step
-  double prefill_share = 1.0;           ///< prefill time allowed per step, as a multiple of the decode time in it; grows
-                                        ///< to twice that with a second of prefill backlog, further after four
+  double prefill_share =
+      1.0;  ///< prefill time allowed per step, as a multiple of the decode time in it; grows
+            ///< to twice that with a second of prefill backlog, further after four
   std::uint64_t seed = 1;
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
 
-// ---- events ------------------------------------------------------------------------------------------------------
+// ---- events ----
 
-/// The engine finished step `id`: one sampled token for each sequence of the step that had `sample`, in its order.
+/// The engine finished step `id`: one sampled token for each sequence of the step that had
+/// `sample`, in its order.
 struct StepDone {
   EffectId id;
   std::vector<SampledToken> sampled;
@@ -48,22 +51,23 @@ struct Tick {
 };
 using WorkerEvent = std::variant<Submit, Cancel, Drain, StepDone, StepFailed, Tick>;
 
-// ---- effects -----------------------------------------------------------------------------------------------------
+// ---- effects ----
 
 /// A sequence's part of a step.
 struct StepSequence {
   RequestId request;
-  std::vector<TokenId> tokens;     ///< the rows to compute, at positions [start, start + tokens.size())
+  std::vector<TokenId>
+      tokens;  ///< the rows to compute, at positions [start, start + tokens.size())
   std::uint32_t start = 0;
-  std::vector<BlockId> blocks;     ///< the sequence's whole block table up to its last row
-  bool sample = false;             ///< draw the token after the last row
-  std::uint32_t index = 0;         ///< which token of the answer the draw is
+  std::vector<BlockId> blocks;  ///< the sequence's whole block table up to its last row
+  bool sample = false;          ///< draw the token after the last row
+  std::uint32_t index = 0;      ///< which token of the answer the draw is
   friend bool operator==(const StepSequence&, const StepSequence&) = default;
 };
 /// Sampler state begins to live: before the first RunStep that names the request.
 struct OpenSequence {
   RequestId request;
-  std::vector<TokenId> tokens;     ///< prompt and what was emitted before
+  std::vector<TokenId> tokens;  ///< prompt and what was emitted before
   std::uint32_t prompt_tokens = 0;
   SamplingParams sampling;
   friend bool operator==(const OpenSequence&, const OpenSequence&) = default;
@@ -73,7 +77,8 @@ struct CloseSequence {
   RequestId request;
   friend bool operator==(const CloseSequence&, const CloseSequence&) = default;
 };
-/// Run one step on the engine; answered by exactly one StepDone or StepFailed. At most one is under way.
+/// Run one step on the engine; answered by exactly one StepDone or StepFailed. At most one is under
+/// way.
 struct RunStep {
   EffectId id;
   std::vector<StepSequence> sequences;
@@ -98,17 +103,18 @@ struct WorkerAudit {
     Attempt attempt;
     std::vector<BlockId> blocks;
   };
-  std::vector<Held> sequences;             ///< waiting ones too
-  std::vector<std::uint32_t> references;   ///< per block, as the pool counts them
-  std::vector<std::uint8_t> published;     ///< per block: content is complete and may be shared
+  std::vector<Held> sequences;            ///< waiting ones too
+  std::vector<std::uint32_t> references;  ///< per block, as the pool counts them
+  std::vector<std::uint8_t> published;    ///< per block: content is complete and may be shared
   std::uint32_t free = 0;
   std::uint32_t cached = 0;
-  std::string broken;                      ///< what the core itself found wrong, empty if nothing
+  std::string broken;  ///< what the core itself found wrong, empty if nothing
 };
 
-/// The order of service is (priority, arrival): the oldest sequence always advances, taking blocks from younger ones if it
-/// must. A sequence's tokens never exceed max_context nor what all blocks hold together. A step that fails is tried
-/// again sequence by sequence, so that one that cannot be computed does not take others with it.
+/// The order of service is (priority, arrival): the oldest sequence always advances, taking blocks
+/// from younger ones if it must. A sequence's tokens never exceed max_context nor what all blocks
+/// hold together. A step that fails is tried again sequence by sequence, so that one that cannot be
+/// computed does not take others with it.
 class WorkerCore {
  public:
   explicit WorkerCore(const WorkerConfig& config);
@@ -116,7 +122,8 @@ class WorkerCore {
   WorkerCore(WorkerCore&&) noexcept;
   WorkerCore& operator=(WorkerCore&&) noexcept;
 
-  /// Accepts every event in every state; appends its wishes to `out` in the order in which they must be done.
+  /// Accepts every event in every state; appends its wishes to `out` in the order in which they
+  /// must be done.
   void step(Time now, const WorkerEvent& event, WorkerEffects& out);
   /// When a Tick is wanted, kNever if never.
   Time next_deadline() const;

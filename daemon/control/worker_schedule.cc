@@ -7,8 +7,8 @@
 
 namespace infos {
 
-/// Composes the next step: decode rows of running sequences first, then prefill chunks of running ones, then new ones,
-/// each in order of service.
+/// Composes the next step: decode rows of running sequences first, then prefill chunks of running
+/// ones, then new ones, each in order of service.
 void WorkerCore::State::schedule(WorkerEffects& out) {
   if (live.empty()) return;
   Step next;
@@ -17,7 +17,8 @@ void WorkerCore::State::schedule(WorkerEffects& out) {
   } else {
     add_decodes(next);
     const auto decodes = static_cast<std::uint32_t>(next.parts.size());
-    const std::uint32_t budget = std::min(pace.prefill_budget(decodes, backlog()), config.max_step_tokens - decodes);
+    const std::uint32_t budget =
+        std::min(pace.prefill_budget(decodes, backlog()), config.max_step_tokens - decodes);
     add_prefills(next, budget);
   }
   if (next.parts.empty()) return;
@@ -30,7 +31,8 @@ void WorkerCore::State::schedule(WorkerEffects& out) {
     s.admitted_before = true;
     counters.prompt_tokens += s.length();
     counters.cached_tokens += s.cached_tokens;
-    out.push_back(OpenSequence{s.submit.request, s.submit.tokens, s.submit.prompt_tokens, s.submit.sampling});
+    out.push_back(
+        OpenSequence{s.submit.request, s.submit.tokens, s.submit.prompt_tokens, s.submit.sampling});
   }
   out.push_back(to_effect(next));
   step = std::move(next);
@@ -61,7 +63,8 @@ std::uint64_t WorkerCore::State::backlog() const {
   return rows;
 }
 
-/// The first suspect, alone. It may take blocks from anybody: until it has passed, nobody else moves.
+/// The first suspect, alone. It may take blocks from anybody: until it has passed, nobody else
+/// moves.
 void WorkerCore::State::add_suspect(Step& next) {
   for (const auto& [order, sequence] : running) {
     if (!sequence->suspect) continue;
@@ -78,8 +81,10 @@ void WorkerCore::State::add_decodes(Step& next) {
   }
   for (WorkerSequence* sequence : scratch) {
     if (!running.contains(sequence->order)) continue;  // an older one took its blocks just now
-    if (grow(next, *sequence, sequence->length())) next.parts.push_back({sequence, 1});
-    else preempt(next, *sequence);
+    if (grow(next, *sequence, sequence->length()))
+      next.parts.push_back({sequence, 1});
+    else
+      preempt(next, *sequence);
   }
 }
 
@@ -101,8 +106,9 @@ void WorkerCore::State::add_prefills(Step& next, std::uint32_t budget) {
   }
 }
 
-/// True when the head of the queue fits beside what the running ones will still need for their known tokens and one block
-/// more each. Nobody overtakes it, so that a long prompt is not starved by short ones.
+/// True when the head of the queue fits beside what the running ones will still need for their
+/// known tokens and one block more each. Nobody overtakes it, so that a long prompt is not starved
+/// by short ones.
 bool WorkerCore::State::may_admit(WorkerSequence& head) {
   if (running.empty()) return true;
   if (blocked_head == head.order && pool.available() <= blocked_available) return false;
@@ -112,7 +118,8 @@ bool WorkerCore::State::may_admit(WorkerSequence& head) {
     promised += wanted > s->blocks.size() ? wanted - s->blocks.size() : 0;
   }
   reuse_prefix(head);
-  if (pool.available() >= blocks_for(head.length() + 1) - head.blocks.size() + promised) return true;
+  if (pool.available() >= blocks_for(head.length() + 1) - head.blocks.size() + promised)
+    return true;
   release_blocks(head);
   blocked_head = head.order;
   blocked_available = pool.available();
@@ -127,17 +134,20 @@ std::uint32_t WorkerCore::State::add_chunk(Step& next, WorkerSequence& s, std::u
     return (s.blocks.size() + pool.available()) * std::uint64_t{config.block_tokens} - s.computed;
   };
   if (room() == 0 && !grow(next, s, s.computed + 1)) return 0;
-  const auto rows = static_cast<std::uint32_t>(std::min<std::uint64_t>({s.rows_left(), budget, room()}));
+  const auto rows =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>({s.rows_left(), budget, room()}));
   INFOS_CHECK(grow(next, s, s.computed + rows));
   next.parts.push_back({&s, rows});
   return rows;
 }
 
-/// Takes published blocks that hold the sequence's next tokens. The last token is always computed: its row is drawn from.
+/// Takes published blocks that hold the sequence's next tokens. The last token is always computed:
+/// its row is drawn from.
 void WorkerCore::State::reuse_prefix(WorkerSequence& s) {
   const std::uint32_t block = config.block_tokens;
   while (s.computed == s.blocks.size() * block && s.computed + block < s.length()) {
-    const std::optional<BlockId> hit = pool.acquire(s.chain, std::span(s.submit.tokens).subspan(s.computed, block));
+    const std::optional<BlockId> hit =
+        pool.acquire(s.chain, std::span(s.submit.tokens).subspan(s.computed, block));
     if (!hit) return;
     s.blocks.push_back(*hit);
     s.chain = pool.chain_of(*hit);
@@ -157,7 +167,8 @@ WorkerSequence* WorkerCore::State::victim_for(const WorkerSequence& s) {
   return youngest == running.rend() ? nullptr : youngest->second;
 }
 
-/// Gives `s` blocks up to `rows_end`, taking them from younger sequences if it must. Returns: false if that is not enough.
+/// Gives `s` blocks up to `rows_end`, taking them from younger sequences if it must. Returns: false
+/// if that is not enough.
 bool WorkerCore::State::grow(Step& next, WorkerSequence& s, std::uint32_t rows_end) {
   while (s.blocks.size() < blocks_for(rows_end)) {
     if (const std::optional<BlockId> block = pool.allocate()) {
@@ -193,7 +204,8 @@ void WorkerCore::State::publish_blocks(WorkerSequence& s) {
   const std::uint32_t block = config.block_tokens;
   for (; (s.published + 1) * block <= s.computed; ++s.published) {
     BlockId& held = s.blocks[s.published];
-    held = pool.publish(held, s.chain, std::span(s.submit.tokens).subspan(std::size_t{s.published} * block, block));
+    held = pool.publish(
+        held, s.chain, std::span(s.submit.tokens).subspan(std::size_t{s.published} * block, block));
     s.chain = pool.chain_of(held);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of WorkerCore, shared by its two halves: worker_core.cc takes events, worker_schedule.cc composes steps.
+// The inside of WorkerCore, shared by its two halves: worker_core.cc takes events,
+// worker_schedule.cc composes steps.
 #pragma once
 
 #include <map>
@@ -19,20 +20,21 @@ namespace infos {
 using ServiceOrder = std::pair<std::int32_t, std::uint64_t>;
 
 struct WorkerSequence {
-  Submit submit;                    ///< `tokens` grows as tokens are drawn
+  Submit submit;  ///< `tokens` grows as tokens are drawn
   ServiceOrder order;
   std::vector<BlockId> blocks;
-  std::uint32_t computed = 0;       ///< leading tokens whose KV is in `blocks`
-  std::uint32_t published = 0;      ///< leading blocks that are findable
-  ChainId chain;                    ///< of the last published block
-  std::uint32_t reused = 0;         ///< leading tokens that were found, not computed, since it last had no blocks
+  std::uint32_t computed = 0;   ///< leading tokens whose KV is in `blocks`
+  std::uint32_t published = 0;  ///< leading blocks that are findable
+  ChainId chain;                ///< of the last published block
+  std::uint32_t reused =
+      0;  ///< leading tokens that were found, not computed, since it last had no blocks
   std::uint32_t cached_tokens = 0;  ///< the same before any preemption
   std::uint32_t failures = 0;       ///< of steps with this sequence alone
   bool admitted_before = false;     ///< the engine knows it (OpenSequence was said)
   bool preempted = false;
   bool in_step = false;
-  bool suspect = false;             ///< was in a failed step: must pass one alone
-  bool cancelled = false;           ///< ends when its step does
+  bool suspect = false;    ///< was in a failed step: must pass one alone
+  bool cancelled = false;  ///< ends when its step does
 
   std::uint32_t length() const { return static_cast<std::uint32_t>(submit.tokens.size()); }
   std::uint32_t rows_left() const { return length() - computed; }
@@ -84,7 +86,9 @@ struct WorkerCore::State {
   void preempt(Step& next, WorkerSequence& victim);
   void release_blocks(WorkerSequence& sequence);
   void publish_blocks(WorkerSequence& sequence);
-  std::uint32_t blocks_for(std::uint32_t tokens) const { return (tokens + config.block_tokens - 1) / config.block_tokens; }
+  std::uint32_t blocks_for(std::uint32_t tokens) const {
+    return (tokens + config.block_tokens - 1) / config.block_tokens;
+  }
   RunStep to_effect(const Step& next) const;
 
   WorkerConfig config;
@@ -93,19 +97,19 @@ struct WorkerCore::State {
   std::map<Key, std::unique_ptr<WorkerSequence>> live;
   std::map<ServiceOrder, WorkerSequence*> waiting;
   std::map<ServiceOrder, WorkerSequence*> running;
-  std::optional<Step> step;         ///< the one under way
-  StepReport report;                ///< gathered for the next Report
+  std::optional<Step> step;  ///< the one under way
+  StepReport report;         ///< gathered for the next Report
   std::vector<WorkerSequence*> scratch;
   std::uint64_t arrivals = 0;
   std::uint64_t last_step = 0;
   std::uint32_t suspects = 0;
-  std::uint64_t waiting_rows = 0;   ///< tokens of waiting sequences
-  ServiceOrder blocked_head;        ///< the head of the queue that did not fit when
+  std::uint64_t waiting_rows = 0;       ///< tokens of waiting sequences
+  ServiceOrder blocked_head;            ///< the head of the queue that did not fit when
   std::uint32_t blocked_available = 0;  ///< ... this many blocks were available
   bool report_due = false;
   bool draining = false;
   bool drain_said = false;
-  WorkerLoad counters;              ///< the fields that count since start
+  WorkerLoad counters;  ///< the fields that count since start
 };
 
 }  // namespace infos

@@ -45,7 +45,7 @@ void Gateway::State::stop() {
   *alive = false;
 }
 
-// ---- the core -----------------------------------------------------------------------------------
+// ---- the core ----
 
 // Events that come of effects (a stop string, a client that is found gone) wait for their turn.
 void Gateway::State::step(GatewayEvent event) {
@@ -162,7 +162,7 @@ void Gateway::State::check_drained() {
   boost::asio::post(io, std::exchange(drained, nullptr));
 }
 
-// ---- the public side ----------------------------------------------------------------------------
+// ---- the public side ----
 
 Result<std::unique_ptr<Gateway>> Gateway::create(boost::asio::io_context& io,
                                                  GatewayOptions options) {

@@ -80,7 +80,7 @@ class Gateway {
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
 
-  // ---- listening --------------------------------------------------------------------------------
+  // ---- listening ----
   /// Serves HTTP on address:port (an IP address or "localhost"; port 0: any free one). May be
   /// called more than once. Returns: the port. Errors: invalid_argument for an address off loopback
   /// unless options.insecure says allowed; io.
@@ -97,13 +97,13 @@ class Gateway {
   /// Closes everything now; requests under way are cancelled. Idempotent; the destructor calls it.
   void stop();
 
-  // ---- models -----------------------------------------------------------------------------------
+  // ---- models ----
   /// Puts a model on offer; one of the same name is replaced for later requests. Errors:
   /// invalid_argument.
   Status add_model(ServedModel model);
   void remove_model(const std::string& name);
 
-  // ---- workers: what the runtime hears of them --------------------------------------------------
+  // ---- workers: what the runtime hears of them ----
   void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready);
   void worker_down(WorkerId worker, Generation generation);
   void worker_said(WorkerId worker, Generation generation, StepReport report);
@@ -111,7 +111,7 @@ class Gateway {
   /// back into it.
   void on_send_worker(std::function<void(const SendWorker&)> send);
 
-  // ---- readiness and the rest -------------------------------------------------------------------
+  // ---- readiness and the rest ----
   /// /ready is 200 when this is true (the default) and some listed model is routable; else 503.
   enum class Ready { no, yes };
   void set_ready(Ready ready);

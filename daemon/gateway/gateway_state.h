@@ -61,7 +61,7 @@ struct Gateway::State final : HttpApi {
   ~State() override;
   void stop();
 
-  // ---- the core (gateway.cc) --------------------------------------------------------------------
+  // ---- the core (gateway.cc) ----
   void step(GatewayEvent event);
   void perform(GatewayEffects& effects);
   void on_reject(const Reject& reject);
@@ -70,7 +70,7 @@ struct Gateway::State final : HttpApi {
   void arm_timer();
   void check_drained();
 
-  // ---- calls (calls.cc) -------------------------------------------------------------------------
+  // ---- calls (calls.cc) ----
   void generate(const std::shared_ptr<HttpSession>& session, HttpMessage message, Api api);
   void start_call(const std::shared_ptr<Call>& call, const HttpHead& head, ReadyCall ready);
   void arrive(const std::shared_ptr<Call>& call, const std::string& tenant, ReadyCall& ready);
@@ -89,7 +89,7 @@ struct Gateway::State final : HttpApi {
   /// The id that goes back in X-Request-Id: the client's, if it may be repeated, or a new one.
   std::string name_request(HttpSession& session, const HttpHead& head);
 
-  // ---- routes (routes.cc) -----------------------------------------------------------------------
+  // ---- routes (routes.cc) ----
   std::optional<HttpAnswer> admit(const HttpHead& head) override;
   void request(const std::shared_ptr<HttpSession>& session, HttpMessage message) override;
   void count_response(int status) override { metrics.response(status); }

@@ -101,7 +101,7 @@ void HttpSession::timed_out() {
                                     : "The request's headers did not arrive in time."));
 }
 
-// ---- reading ------------------------------------------------------------------------------------
+// ---- reading ----
 
 void HttpSession::read() {
   if (reading_ || closed_ || half_closed_) return;
@@ -264,7 +264,7 @@ void HttpSession::fail_request(HttpAnswer answer) {
   reply(answer);
 }
 
-// ---- writing ------------------------------------------------------------------------------------
+// ---- writing ----
 
 void HttpSession::reply(const HttpAnswer& answer) {
   if (closed_ || !busy_) return;

@@ -65,7 +65,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   const std::string& peer() const { return peer_; }
   Origin origin() const { return origin_; }
 
-  // ---- answering the request under way ----------------------------------------------------------
+  // ---- answering the request under way ----
   /// Goes back to the client in X-Request-Id.
   void set_request_id(std::string id) { request_id_ = std::move(id); }
   /// Called, once, when the client goes away before the answer is complete.

@@ -15,7 +15,7 @@ namespace {
 namespace json = boost::json;
 using namespace json_fields;
 
-// ---- the parameters that are served -------------------------------------------------------------
+// ---- the parameters that are served ----
 
 struct Reader {
   GenerateRequest& out;
@@ -217,7 +217,7 @@ const std::map<std::string_view, Parameter>& served() {
   return table;
 }
 
-// ---- the parameters that change nothing ---------------------------------------------------------
+// ---- the parameters that change nothing ----
 
 // Hints and labels: accepted whatever they hold.
 constexpr std::string_view kIgnored[] = {

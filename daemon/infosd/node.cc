@@ -62,7 +62,7 @@ Node::Node(asio::io_context& io, InfosdOptions options) : io_(io), options_(std:
 
 Node::~Node() { helper_.join(); }
 
-// ---- start -------------------------------------------------------------------------------------
+// ---- start ----
 
 Status Node::start() {
   Status status = open_state();
@@ -165,7 +165,7 @@ std::string Node::ready_line() const {
   return line;
 }
 
-// ---- specs -------------------------------------------------------------------------------------
+// ---- specs ----
 
 Result<CheckedSpec> Node::check(std::string yaml, const std::string& name,
                                 std::string origin) const {
@@ -257,7 +257,7 @@ void Node::act(CheckedSpec spec) {
   supervisor_->set_desired(serving_.workers);
 }
 
-// ---- workers -----------------------------------------------------------------------------------
+// ---- workers ----
 
 void Node::worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {
   gateway_->worker_up(worker, generation, ready);
@@ -269,7 +269,7 @@ void Node::worker_said(WorkerId worker, Generation generation, StepReport report
   gateway_->worker_said(worker, generation, std::move(report));
 }
 
-// ---- the end -----------------------------------------------------------------------------------
+// ---- the end ----
 
 void Node::shut_down(std::function<void()> done) {
   log_info("infosd", "shuts down", {{"live_requests", gateway_->live_requests()}});

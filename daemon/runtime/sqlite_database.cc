@@ -9,7 +9,7 @@
 
 namespace infos {
 
-// ---- statements --------------------------------------------------------------------------------
+// ---- statements ----
 
 SqliteStatement::SqliteStatement(SqliteStatement&& other) noexcept
     : database_(other.database_), statement_(std::exchange(other.statement_, nullptr)) {}
@@ -65,7 +65,7 @@ std::string SqliteStatement::bytes(int column) const {
               : std::string();
 }
 
-// ---- the connection ----------------------------------------------------------------------------
+// ---- the connection ----
 
 Result<SqliteDatabase> SqliteDatabase::open(const std::string& path) {
   sqlite3* handle = nullptr;

@@ -73,7 +73,7 @@ Error damage(std::string what) { return Error{ErrorCode::corrupt, std::move(what
 
 }  // namespace
 
-// ---- opening -----------------------------------------------------------------------------------
+// ---- opening ----
 
 Result<SqliteRows> SqliteRows::open(const std::string& path, const SqliteStoreOptions& options) {
   SqliteRows rows;
@@ -140,7 +140,7 @@ Status SqliteRows::prepare() {
   return {};
 }
 
-// ---- damage ------------------------------------------------------------------------------------
+// ---- damage ----
 
 Status SqliteRows::verify() {
   const std::string verdict = INFOS_TRY(database_->ask("PRAGMA integrity_check(1)"));
@@ -179,7 +179,7 @@ Status SqliteRows::verify_audit() {
   return {};
 }
 
-// ---- rows --------------------------------------------------------------------------------------
+// ---- rows ----
 
 Result<std::optional<StoredValue>> SqliteRows::get(const std::string& key) {
   get_.bind_text(1, key);

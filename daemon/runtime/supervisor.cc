@@ -66,7 +66,7 @@ struct Supervisor::State : std::enable_shared_from_this<Supervisor::State> {
   }
 };
 
-// ---- the core and its effects ------------------------------------------------------------------
+// ---- the core and its effects ----
 
 /// Events that effects give rise to are told after all effects of the step have been performed.
 void Supervisor::State::feed(AgentEvent event) {
@@ -167,7 +167,7 @@ void Supervisor::State::exited(Key key, WorkerEnd end) {
   if (processes.empty() && when_empty) std::exchange(when_empty, nullptr)();
 }
 
-// ---- time --------------------------------------------------------------------------------------
+// ---- time ----
 
 /// Four looks per silence limit, at most one per second.
 Duration Supervisor::State::sample_interval() const {
@@ -211,7 +211,7 @@ void Supervisor::State::sample(Time now) {
   for (const Key& key : moved) feed(WorkerAlive{key.first, key.second});
 }
 
-// ---- the outside -------------------------------------------------------------------------------
+// ---- the outside ----
 
 Supervisor::Supervisor(asio::io_context& io, SupervisorOptions options, WorkerListener& listener)
     : state_(std::make_shared<State>(io, std::move(options), listener)) {}

@@ -51,7 +51,7 @@ struct WorkerChannel::State {
   void finish();
 };
 
-// ---- reader thread -----------------------------------------------------------------------------
+// ---- reader thread ----
 
 /// False when the stream is over.
 bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
@@ -103,7 +103,7 @@ void WorkerChannel::State::finish() {
   if (reader.joinable()) reader.join();
 }
 
-// ---- loop thread -------------------------------------------------------------------------------
+// ---- loop thread ----
 
 namespace {
 

@@ -96,7 +96,7 @@ bool WorkerProcess::moved(Time now) {
   return progress_.moved(now, sample);
 }
 
-// ---- reading -----------------------------------------------------------------------------------
+// ---- reading ----
 
 void WorkerProcess::read_more() {
   socket_.async_read_some(asio::buffer(read_buffer_),
@@ -129,7 +129,7 @@ bool WorkerProcess::take(std::string_view bytes) {
   return false;
 }
 
-// ---- writing -----------------------------------------------------------------------------------
+// ---- writing ----
 
 void WorkerProcess::send(const ToWorker& message, std::size_t unsent_bytes_max) {
   if (over_ || deaf_) return;
@@ -156,7 +156,7 @@ void WorkerProcess::write_more() {
                     });
 }
 
-// ---- the end -----------------------------------------------------------------------------------
+// ---- the end ----
 
 void WorkerProcess::watch_end() {
   watch_.async_wait(asio::posix::stream_descriptor::wait_read,

@@ -155,9 +155,7 @@ typedef struct infos_graph {
   const infos_op* ops;
 } infos_graph;
 
-/* ---- devices
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- devices ---- */
 
 typedef enum infos_device_class {
   INFOS_CLASS_NONE = 0,
@@ -250,9 +248,7 @@ typedef struct infos_weight {
 typedef infos_code (*infos_weight_source)(void* context, uint32_t tensor, uint32_t layer,
                                           infos_weight* out);
 
-/* ---- KV pool
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- KV pool ---- */
 
 typedef struct infos_kv_config {
   uint32_t struct_size;
@@ -273,9 +269,7 @@ typedef struct infos_kv_layout {
   uint64_t bytes;
 } infos_kv_layout;
 
-/* ---- execute
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- execute ---- */
 
 /* One step over a ragged batch. Token rows are grouped by sequence; a sequence's rows have
  * consecutive positions, and its KV for positions before its first row is already in its blocks.
@@ -296,9 +290,7 @@ typedef struct infos_batch {
   uint64_t deadline_ns;       /* CLOCK_MONOTONIC; 0: none */
 } infos_batch;
 
-/* ---- tables
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 typedef struct infos_host_api {
   uint32_t struct_size;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modelled model: the next token is a pure function of all tokens before it and the request's seed, so that whoever
-// knows the prompt can check an answer. The state after a token is its "chain"; a KV row holds the chain at its position.
+// The modelled model: the next token is a pure function of all tokens before it and the request's
+// seed, so that whoever knows the prompt can check an answer. The state after a token is its
+// "chain"; a KV row holds the chain at its position.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ inline std::uint64_t chain_of(std::span<const TokenId> tokens) {
 
 /// The token that follows.
 inline TokenId draw(std::uint64_t chain, std::uint64_t seed) {
-  return static_cast<TokenId>(((chain ^ seed) * 0xd6e8feb86659fd93ULL) >> 40) % static_cast<TokenId>(kVocabulary);
+  return static_cast<TokenId>(((chain ^ seed) * 0xd6e8feb86659fd93ULL) >> 40) %
+         static_cast<TokenId>(kVocabulary);
 }
 
 }  // namespace infos

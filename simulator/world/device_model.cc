@@ -7,10 +7,13 @@
 
 namespace infos {
 
-DeviceModel::DeviceModel(const DeviceFigures& figures, const WorkerConfig& config, SimulateOptions::Checks checks,
-                         std::uint64_t seed)
-    : figures_(figures), config_(config), block_tokens_(config.block_tokens),
-      checks_(checks == SimulateOptions::Checks::every_event), rng_(seed),
+DeviceModel::DeviceModel(const DeviceFigures& figures, const WorkerConfig& config,
+                         SimulateOptions::Checks checks, std::uint64_t seed)
+    : figures_(figures),
+      config_(config),
+      block_tokens_(config.block_tokens),
+      checks_(checks == SimulateOptions::Checks::every_event),
+      rng_(seed),
       rows_(std::size_t{config.kv_blocks} * config.block_tokens) {}
 
 std::string DeviceModel::open(const OpenSequence& effect) {
@@ -19,7 +22,8 @@ std::string DeviceModel::open(const OpenSequence& effect) {
   at->second.seed = effect.sampling.seed;
   if (!checks_) return "";
   std::uint64_t chain = kChainStart;
-  for (const TokenId token : effect.tokens) at->second.chains.push_back(chain = chain_next(chain, token));
+  for (const TokenId token : effect.tokens)
+    at->second.chains.push_back(chain = chain_next(chain, token));
   return "";
 }
 
@@ -40,7 +44,8 @@ std::string DeviceModel::begin(RunStep effect, double slowness) {
   for (const StepSequence& s : effect.sequences) {
     const std::size_t end = s.start + s.tokens.size();
     (s.tokens.size() == 1 ? decode : prefill) += s.tokens.size();
-    if (s.tokens.empty() || end > s.blocks.size() * block_tokens_) return "a step whose rows are not covered by its blocks";
+    if (s.tokens.empty() || end > s.blocks.size() * block_tokens_)
+      return "a step whose rows are not covered by its blocks";
     if (!open_.contains(s.request.value)) return "a step with a sequence that is not open";
     if (!checks_) continue;
     for (const BlockId block : s.blocks) {
@@ -51,9 +56,11 @@ std::string DeviceModel::begin(RunStep effect, double slowness) {
   if (effect.sequences.size() > config_.max_running) return "a step with too many sequences";
   step_ = std::move(effect);
   busy_ = true;
-  const double ns = static_cast<double>(figures_.step.ns) + static_cast<double>(figures_.prefill_row.ns) * static_cast<double>(prefill) +
+  const double ns = static_cast<double>(figures_.step.ns) +
+                    static_cast<double>(figures_.prefill_row.ns) * static_cast<double>(prefill) +
                     static_cast<double>(figures_.decode_row.ns) * static_cast<double>(decode);
-  duration_ = Duration{static_cast<std::int64_t>(ns * slowness * (1 + figures_.jitter * rng_.uniform())) + 1};
+  duration_ = Duration{
+      static_cast<std::int64_t>(ns * slowness * (1 + figures_.jitter * rng_.uniform())) + 1};
   return "";
 }
 
@@ -61,13 +68,15 @@ std::uint64_t DeviceModel::compute(const StepSequence& s, Open& known) {
   if (checks_ && broken_.empty()) {
     for (std::uint32_t p = 0; p < s.start; ++p) {
       if (p < known.chains.size() && row(s, p) == known.chains[p]) continue;
-      broken_ = "request " + std::to_string(s.request.value) + " read KV of position " + std::to_string(p) + " in block " +
+      broken_ = "request " + std::to_string(s.request.value) + " read KV of position " +
+                std::to_string(p) + " in block " +
                 std::to_string(s.blocks[p / block_tokens_].value) + ", which holds something else";
       break;
     }
   }
   std::uint64_t chain = s.start == 0 ? kChainStart : row(s, s.start - 1);
-  for (std::uint32_t i = 0; i < s.tokens.size(); ++i) row(s, s.start + i) = chain = chain_next(chain, s.tokens[i]);
+  for (std::uint32_t i = 0; i < s.tokens.size(); ++i)
+    row(s, s.start + i) = chain = chain_next(chain, s.tokens[i]);
   return chain;
 }
 
@@ -82,7 +91,8 @@ StepDone DeviceModel::finish() {
     if (!s.sample) continue;
     SampledToken& token = done.sampled.emplace_back();
     token.token = draw(chain, known.seed);
-    if (checks_ && known.chains.size() == s.start + s.tokens.size()) known.chains.push_back(chain_next(chain, token.token));
+    if (checks_ && known.chains.size() == s.start + s.tokens.size())
+      known.chains.push_back(chain_next(chain, token.token));
   }
   return done;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceModel: one worker's device and engine. Keeps what each KV row holds, so that an answer computed through a wrong block
-// table is a wrong answer; says how long a step takes. With checks, names the row that was wrong.
+// DeviceModel: one worker's device and engine. Keeps what each KV row holds, so that an answer
+// computed through a wrong block table is a wrong answer; says how long a step takes. With checks,
+// names the row that was wrong.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace infos {
 
 class DeviceModel {
  public:
-  DeviceModel(const DeviceFigures& figures, const WorkerConfig& config, SimulateOptions::Checks checks, std::uint64_t seed);
+  DeviceModel(const DeviceFigures& figures, const WorkerConfig& config,
+              SimulateOptions::Checks checks, std::uint64_t seed);
 
   /// Each returns what is illegal about the effect, empty if nothing.
   std::string open(const OpenSequence& effect);
@@ -28,7 +30,8 @@ class DeviceModel {
   Duration duration() const { return duration_; }
   /// Requires: is_busy().
   const RunStep& step() const { return step_; }
-  /// Computes the step that began. Requires: is_busy(). Returns: the completion, or an error text in `broken`.
+  /// Computes the step that began. Requires: is_busy(). Returns: the completion, or an error text
+  /// in `broken`.
   StepDone finish();
   /// Ends the step without computing it. Requires: is_busy().
   StepFailed fail();
@@ -41,7 +44,8 @@ class DeviceModel {
     std::vector<std::uint64_t> chains;  ///< with checks: what the KV of each known token must be
   };
   std::uint64_t& row(const StepSequence& s, std::uint32_t position) {
-    const std::size_t at = std::size_t{s.blocks[position / block_tokens_].value} * block_tokens_ + position % block_tokens_;
+    const std::size_t at = std::size_t{s.blocks[position / block_tokens_].value} * block_tokens_ +
+                           position % block_tokens_;
     INFOS_CHECK(at < rows_.size());
     return rows_[at];
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EventQueue: what will happen, in order of (time, insertion). A 4-ary heap of small values; payloads live with their owner.
+// EventQueue: what will happen, in order of (time, insertion). A 4-ary heap of small values;
+// payloads live with their owner.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,23 @@ namespace infos {
 
 struct WorldEvent {
   enum class Kind : std::uint8_t {
-    arrive, client_gone, client_stop, to_worker, from_worker, step_done, spawned, spawn_failed, serving, exited, alive,
-    agent_tick, gateway_tick, worker_death, worker_hang, worker_slow, worker_roll,
+    arrive,
+    client_gone,
+    client_stop,
+    to_worker,
+    from_worker,
+    step_done,
+    spawned,
+    spawn_failed,
+    serving,
+    exited,
+    alive,
+    agent_tick,
+    gateway_tick,
+    worker_death,
+    worker_hang,
+    worker_slow,
+    worker_roll,
   };
   Time at;
   std::uint64_t order = 0;

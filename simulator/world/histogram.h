@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts durations in buckets of at most 1.6 % relative width: percentiles of any number of samples in fixed memory.
+// Counts durations in buckets of at most 1.6 % relative width: percentiles of any number of samples
+// in fixed memory.
 #pragma once
 
 #include <algorithm>

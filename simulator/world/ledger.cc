@@ -11,16 +11,23 @@ namespace {
 
 const char* to_word(FinishReason reason) {
   switch (reason) {
-    case FinishReason::none: return "none";
-    case FinishReason::stop: return "stop";
-    case FinishReason::length: return "length";
-    case FinishReason::cancelled: return "cancelled";
-    case FinishReason::error: return "error";
+    case FinishReason::none:
+      return "none";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::error:
+      return "error";
   }
   return "unknown";
 }
 
-std::string about(RequestId request, const std::string& what) { return "request " + std::to_string(request.value) + " " + what; }
+std::string about(RequestId request, const std::string& what) {
+  return "request " + std::to_string(request.value) + " " + what;
+}
 
 }  // namespace
 
@@ -48,20 +55,24 @@ bool Ledger::is_stop(const Entry& entry, TokenId token) const {
 }
 
 std::string Ledger::told(Time now, const Deliver& effect) {
-  if (effect.request.value == 0 || effect.request.value > entries_.size()) return about(effect.request, "does not exist but got tokens");
+  if (effect.request.value == 0 || effect.request.value > entries_.size())
+    return about(effect.request, "does not exist but got tokens");
   Entry& entry = at(effect.request);
   if (entry.ended) return about(effect.request, "got tokens after its last word");
   if (effect.tokens.empty()) return about(effect.request, "got an empty delivery");
   for (const SampledToken& token : effect.tokens) {
     const TokenId due = draw(entry.chain, entry.seed);
     const auto wrong = [&](const std::string& what) {
-      return about(effect.request, "token " + std::to_string(entry.delivered) + " is " + std::to_string(token.token) + ": " + what);
+      return about(effect.request, "token " + std::to_string(entry.delivered) + " is " +
+                                       std::to_string(token.token) + ": " + what);
     };
     if (token.token != due) return wrong("must be " + std::to_string(due));
     if (is_stop(entry, due)) return wrong("a stop token was delivered");
     if (entry.delivered >= entry.max_new_tokens) return wrong("more than was asked for");
-    if (entry.delivered == 0) first_token.add(now - entry.asked);
-    else inter_token.add(now - entry.last_token);
+    if (entry.delivered == 0)
+      first_token.add(now - entry.asked);
+    else
+      inter_token.add(now - entry.last_token);
     entry.last_token = now;
     entry.chain = chain_next(entry.chain, due);
     ++entry.delivered;
@@ -80,29 +91,36 @@ std::string Ledger::end(Entry& entry, const std::string& outcome) {
 }
 
 std::string Ledger::told(Time now, const Finish& effect) {
-  if (effect.request.value == 0 || effect.request.value > entries_.size()) return about(effect.request, "does not exist but was finished");
+  if (effect.request.value == 0 || effect.request.value > entries_.size())
+    return about(effect.request, "does not exist but was finished");
   Entry& entry = at(effect.request);
   const auto wrong = [&](const std::string& what) {
-    return about(effect.request, std::string("finished with '") + to_word(effect.reason) + "' (" + effect.message + ") " + what);
+    return about(effect.request, std::string("finished with '") + to_word(effect.reason) + "' (" +
+                                     effect.message + ") " + what);
   };
   if (entry.ended) return wrong("after its last word");
   if (effect.completion_tokens != entry.delivered) return wrong("and a wrong count of tokens");
-  if (effect.prompt_tokens != entry.prompt_tokens) return wrong("and a wrong count of prompt tokens");
+  if (effect.prompt_tokens != entry.prompt_tokens)
+    return wrong("and a wrong count of prompt tokens");
   if (effect.attempts > gateway_.max_attempts) return wrong("after too many attempts");
   const bool context_full = entry.prompt_tokens + entry.delivered >= max_context_;
   switch (effect.reason) {
-    case FinishReason::none: return wrong("which says nothing");
+    case FinishReason::none:
+      return wrong("which says nothing");
     case FinishReason::stop:
-      if (!entry.stopped && !is_stop(entry, draw(entry.chain, entry.seed))) return wrong("where no stop token is due");
+      if (!entry.stopped && !is_stop(entry, draw(entry.chain, entry.seed)))
+        return wrong("where no stop token is due");
       break;
     case FinishReason::length:
-      if (entry.delivered != entry.max_new_tokens && !context_full) return wrong("before its length");
+      if (entry.delivered != entry.max_new_tokens && !context_full)
+        return wrong("before its length");
       break;
     case FinishReason::cancelled:
       if (!entry.gone) return wrong("but the client is there");
       break;
     case FinishReason::error:
-      if (effect.attempts < gateway_.max_attempts && now < entry.deadline && now - entry.asked < gateway_.queue_timeout) {
+      if (effect.attempts < gateway_.max_attempts && now < entry.deadline &&
+          now - entry.asked < gateway_.queue_timeout) {
         return wrong("too early to give up");
       }
       break;
@@ -115,17 +133,21 @@ std::string Ledger::told(Time now, const Finish& effect) {
 }
 
 std::string Ledger::told(Time, const Reject& effect) {
-  if (effect.request.value == 0 || effect.request.value > entries_.size()) return about(effect.request, "does not exist but was refused");
+  if (effect.request.value == 0 || effect.request.value > entries_.size())
+    return about(effect.request, "does not exist but was refused");
   Entry& entry = at(effect.request);
   if (entry.ended) return about(effect.request, "was refused after its last word");
   if (entry.delivered > 0) return about(effect.request, "was refused in the middle of its answer");
-  if (effect.message.empty() || effect.code.empty()) return about(effect.request, "was refused without a reason");
+  if (effect.message.empty() || effect.code.empty())
+    return about(effect.request, "was refused without a reason");
   return end(entry, "rejected-" + std::to_string(effect.http_status));
 }
 
 std::string Ledger::first_open() const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (!entries_[i].ended) return "request " + std::to_string(i + 1) + " (" + std::to_string(entries_[i].delivered) + " tokens delivered)";
+    if (!entries_[i].ended)
+      return "request " + std::to_string(i + 1) + " (" + std::to_string(entries_[i].delivered) +
+             " tokens delivered)";
   }
   return "none";
 }

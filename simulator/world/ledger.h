@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ledger: what each client asked and was told. Holds every delivered token against the modelled model, and every last word
-// against what may end a request; knows nothing of how the cores work.
+// Ledger: what each client asked and was told. Holds every delivered token against the modelled
+// model, and every last word against what may end a request; knows nothing of how the cores work.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace infos {
 
 class Ledger {
  public:
-  Ledger(const GatewayConfig& gateway, std::uint32_t max_context) : gateway_(gateway), max_context_(max_context) {}
+  Ledger(const GatewayConfig& gateway, std::uint32_t max_context)
+      : gateway_(gateway), max_context_(max_context) {}
 
   void asked(Time now, const Arrive& arrive);
   void gone(RequestId request) { at(request).gone = true; }
@@ -53,7 +54,7 @@ class Ledger {
 
   GatewayConfig gateway_;
   std::uint32_t max_context_;
-  std::vector<Entry> entries_;                     ///< request n is entry n - 1
+  std::vector<Entry> entries_;  ///< request n is entry n - 1
   std::vector<std::vector<TokenId>> stop_tokens_;
   std::uint64_t open_ = 0;
 };

@@ -13,30 +13,39 @@ namespace {
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      out += c;
   }
   return out + '"';
 }
 
 std::string counts(const std::map<std::string, std::uint64_t>& of) {
   std::string out = "{";
-  for (const auto& [name, count] : of) out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", quoted(name), count);
+  for (const auto& [name, count] : of)
+    out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", quoted(name), count);
   return out + "}";
 }
 
 std::string percentiles(const Percentiles& p) {
-  return fmt::format(R"({{"count":{},"mean_ms":{:.3f},"p50_ms":{:.3f},"p90_ms":{:.3f},"p99_ms":{:.3f},"max_ms":{:.3f}}})",
-                     p.count, p.mean_ms, p.p50_ms, p.p90_ms, p.p99_ms, p.max_ms);
+  return fmt::format(
+      R"({{"count":{},"mean_ms":{:.3f},"p50_ms":{:.3f},"p90_ms":{:.3f},"p99_ms":{:.3f},"max_ms":{:.3f}}})",
+      p.count, p.mean_ms, p.p50_ms, p.p90_ms, p.p99_ms, p.max_ms);
 }
 
 }  // namespace
 
 SimulateOptions fuzz_options(std::uint64_t seed, std::uint64_t requests) {
   Rng rng(seed * 0x9e3779b97f4a7c15ULL + 1);
-  const auto between = [&](std::uint64_t low, std::uint64_t high) { return low + rng.below(high - low + 1); };
-  const auto small = [&](std::uint64_t low, std::uint64_t high) { return static_cast<std::uint32_t>(between(low, high)); };
+  const auto between = [&](std::uint64_t low, std::uint64_t high) {
+    return low + rng.below(high - low + 1);
+  };
+  const auto small = [&](std::uint64_t low, std::uint64_t high) {
+    return static_cast<std::uint32_t>(between(low, high));
+  };
   SimulateOptions o;
   o.seed = seed;
   o.checks = SimulateOptions::Checks::every_event;
@@ -72,10 +81,14 @@ SimulateOptions fuzz_options(std::uint64_t seed, std::uint64_t requests) {
   o.workload.nonsense = 0.05;
   o.heal_after = seconds(60);
   // The swarm: each fault kind takes part in half of the runs, with a strength of its own.
-  const auto gap = [&](std::int64_t low_ms) { return rng.chance(0.5) ? milliseconds(low_ms * static_cast<std::int64_t>(between(1, 20))) : Duration{}; };
+  const auto gap = [&](std::int64_t low_ms) {
+    return rng.chance(0.5) ? milliseconds(low_ms * static_cast<std::int64_t>(between(1, 20)))
+                           : Duration{};
+  };
   const auto chance = [&](double most) { return rng.chance(0.5) ? rng.uniform() * most : 0.0; };
   FaultFigures& f = o.faults;
-  f.worker_death_gap = gap(500), f.worker_hang_gap = gap(1000), f.worker_slow_gap = gap(500), f.worker_roll_gap = gap(1000);
+  f.worker_death_gap = gap(500), f.worker_hang_gap = gap(1000), f.worker_slow_gap = gap(500),
+  f.worker_roll_gap = gap(1000);
   f.spawn_failure = chance(0.5), f.slow_start = chance(0.3), f.step_failure = chance(0.1);
   f.client_gone = chance(0.4), f.client_stop = chance(0.2);
   f.message_late = chance(0.1), f.message_twice = chance(0.1), f.message_lost = chance(0.01);
@@ -84,7 +97,8 @@ SimulateOptions fuzz_options(std::uint64_t seed, std::uint64_t requests) {
 
 FuzzReport fuzz(const FuzzOptions& options) {
   FuzzReport total;
-  for (std::uint64_t i = 0; i < options.seeds && total.failures.size() < options.failures_max; ++i) {
+  for (std::uint64_t i = 0; i < options.seeds && total.failures.size() < options.failures_max;
+       ++i) {
     const std::uint64_t seed = options.first_seed + i;
     const SimulateReport report = simulate(fuzz_options(seed, options.requests));
     ++total.seeds;
@@ -102,27 +116,33 @@ std::string to_json(const SimulateReport& r) {
       R"({{"seed":{},"violation":{},"requests":{},"outcomes":{},"prompt_tokens":{},"cached_tokens":{},"tokens":{},"retries":{},)"
       R"("preemptions":{},"events":{},"steps":{},"faults":{},"virtual_seconds":{:.6f},"tokens_per_second":{:.3f},)"
       R"("first_token":{},"inter_token":{},"whole_answer":{},"hash":"{:016x}"}})",
-      r.seed, r.violation.empty() ? "null" : quoted(r.violation), r.requests, counts(r.outcomes), r.prompt_tokens, r.cached_tokens,
-      r.tokens, r.retries, r.preemptions, r.events, r.steps, counts(r.faults), r.virtual_seconds, r.tokens_per_second,
-      percentiles(r.first_token), percentiles(r.inter_token), percentiles(r.whole_answer), r.hash);
+      r.seed, r.violation.empty() ? "null" : quoted(r.violation), r.requests, counts(r.outcomes),
+      r.prompt_tokens, r.cached_tokens, r.tokens, r.retries, r.preemptions, r.events, r.steps,
+      counts(r.faults), r.virtual_seconds, r.tokens_per_second, percentiles(r.first_token),
+      percentiles(r.inter_token), percentiles(r.whole_answer), r.hash);
 }
 
 std::string to_json(const FuzzReport& r) {
   std::string failures;
   for (const FuzzFailure& f : r.failures) {
-    failures += fmt::format(R"({}{{"seed":{},"violation":{}}})", failures.empty() ? "" : ",", f.seed, quoted(f.violation));
+    failures += fmt::format(R"({}{{"seed":{},"violation":{}}})", failures.empty() ? "" : ",",
+                            f.seed, quoted(f.violation));
   }
-  return fmt::format(R"({{"seeds":{},"requests":{},"events":{},"tokens":{},"faults":{},"outcomes":{},"failures":[{}]}})", r.seeds,
-                     r.requests, r.events, r.tokens, counts(r.faults), counts(r.outcomes), failures);
+  return fmt::format(
+      R"({{"seeds":{},"requests":{},"events":{},"tokens":{},"faults":{},"outcomes":{},"failures":[{}]}})",
+      r.seeds, r.requests, r.events, r.tokens, counts(r.faults), counts(r.outcomes), failures);
 }
 
 std::string to_json(const ReplayReport& r) {
   std::string cores;
   for (const ReplayedCore& c : r.cores) {
-    cores += fmt::format(R"({}{{"core":"{}","instance":{},"events":{},"hash":"{:016x}","compared":{},"differing_after":{}}})",
-                         cores.empty() ? "" : ",", to_string(c.core), c.instance, c.events, c.hash, c.compared, c.differing_after);
+    cores += fmt::format(
+        R"({}{{"core":"{}","instance":{},"events":{},"hash":"{:016x}","compared":{},"differing_after":{}}})",
+        cores.empty() ? "" : ",", to_string(c.core), c.instance, c.events, c.hash, c.compared,
+        c.differing_after);
   }
-  return fmt::format(R"({{"events":{},"hash":"{:016x}","torn":{},"matches":{},"cores":[{}]}})", r.events, r.hash, r.torn, r.matches, cores);
+  return fmt::format(R"({{"events":{},"hash":"{:016x}","torn":{},"matches":{},"cores":[{}]}})",
+                     r.events, r.hash, r.torn, r.matches, cores);
 }
 
 }  // namespace infos

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door of the simulator: plain options in, a plain report out. Drives the production cores (gateway, agent, workers)
-// from a virtual clock, a modelled network and modelled devices. Same options, same report, same hash. Any thread.
+// The door of the simulator: plain options in, a plain report out. Drives the production cores
+// (gateway, agent, workers) from a virtual clock, a modelled network and modelled devices. Same
+// options, same report, same hash. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@
 
 namespace infos {
 
-/// A device's speed: a step takes `step + prefill_row x rows + decode_row x sequences` (x up to 1 + jitter).
+/// A device's speed: a step takes `step + prefill_row x rows + decode_row x sequences` (x up to 1 +
+/// jitter).
 struct DeviceFigures {
   Duration step = microseconds(2000);
   Duration prefill_row = microseconds(100);
   Duration decode_row = microseconds(200);
-  Duration load = seconds(2);            ///< from spawn to serving
+  Duration load = seconds(2);  ///< from spawn to serving
   double jitter = 0.05;
 };
 
@@ -33,27 +35,29 @@ struct WorkloadFigures {
   std::uint32_t prompt_tokens_max = 256;
   std::uint32_t answer_tokens_min = 8;
   std::uint32_t answer_tokens_max = 128;
-  double shared_prefix = 0.3;            ///< share of requests that begin like others
-  std::uint32_t shared_prefixes = 8;     ///< how many such beginnings there are
-  double stop_tokens = 0.3;              ///< share of requests that a stop token may end early
-  double deadline = 0;                   ///< share of requests with a deadline
-  double nonsense = 0;                   ///< share of requests that must be refused (unknown model, no or too long prompt)
+  double shared_prefix = 0.3;         ///< share of requests that begin like others
+  std::uint32_t shared_prefixes = 8;  ///< how many such beginnings there are
+  double stop_tokens = 0.3;           ///< share of requests that a stop token may end early
+  double deadline = 0;                ///< share of requests with a deadline
+  double nonsense =
+      0;  ///< share of requests that must be refused (unknown model, no or too long prompt)
 };
 
-/// What goes wrong until the world heals. Chances are per opportunity, gaps are mean times between two of a kind (0: never).
+/// What goes wrong until the world heals. Chances are per opportunity, gaps are mean times between
+/// two of a kind (0: never).
 struct FaultFigures {
   Duration worker_death_gap{};
   Duration worker_hang_gap{};
-  Duration worker_slow_gap{};            ///< a worker computes 10 times slower for a while
-  Duration worker_roll_gap{};            ///< its spec changes: drain, then a new process
-  double spawn_failure = 0;              ///< per spawn
-  double slow_start = 0;                 ///< per spawn
-  double step_failure = 0;               ///< per step
-  double client_gone = 0;                ///< per request, at a random moment
-  double client_stop = 0;                ///< per request: the shell finds a stop string at a random moment
-  double message_late = 0;               ///< per message
-  double message_twice = 0;              ///< per message
-  double message_lost = 0;               ///< per message: the stream breaks, the worker's process ends
+  Duration worker_slow_gap{};  ///< a worker computes 10 times slower for a while
+  Duration worker_roll_gap{};  ///< its spec changes: drain, then a new process
+  double spawn_failure = 0;    ///< per spawn
+  double slow_start = 0;       ///< per spawn
+  double step_failure = 0;     ///< per step
+  double client_gone = 0;      ///< per request, at a random moment
+  double client_stop = 0;      ///< per request: the shell finds a stop string at a random moment
+  double message_late = 0;     ///< per message
+  double message_twice = 0;    ///< per message
+  double message_lost = 0;     ///< per message: the stream breaks, the worker's process ends
 };
 
 struct SimulateOptions {
@@ -65,12 +69,16 @@ struct SimulateOptions {
   WorkerConfig worker{.kv_blocks = 4096, .max_context = 4096};
   GatewayConfig gateway;
   AgentConfig agent;
-  Duration latency = microseconds(50);   ///< of a message between gateway and worker
-  Duration heal_after = seconds(60);        ///< no faults from here on
-  Duration converge_within = seconds(900);  ///< after healing and the last arrival, all must be answered
+  Duration latency = microseconds(50);  ///< of a message between gateway and worker
+  Duration heal_after = seconds(60);    ///< no faults from here on
+  Duration converge_within =
+      seconds(900);  ///< after healing and the last arrival, all must be answered
   /// `off`: capacity figures as fast as possible. `every_event`: invariants after each event.
   enum class Checks { off, every_event } checks = Checks::off;
-  enum class Hash { off, effects } hash = Hash::effects;   ///< off: report.hash covers the clients' view alone
+  enum class Hash {
+    off,
+    effects
+  } hash = Hash::effects;  ///< off: report.hash covers the clients' view alone
   enum class Record { off, on } record = Record::off;
 
   /// For tests of the invariants alone: spoils what a core wishes.
@@ -86,22 +94,24 @@ struct Percentiles {
 
 struct SimulateReport {
   std::uint64_t seed = 0;
-  std::string violation;                 ///< the first broken invariant, with time and place; empty: none
+  std::string violation;  ///< the first broken invariant, with time and place; empty: none
   std::uint64_t requests = 0;
-  std::map<std::string, std::uint64_t> outcomes;  ///< stop, length, cancelled, error, rejected-429, ...
-  std::uint64_t prompt_tokens = 0;       ///< of answered requests
-  std::uint64_t cached_tokens = 0;       ///< of those, not computed
-  std::uint64_t tokens = 0;              ///< delivered
-  std::uint64_t retries = 0;             ///< attempts beyond the first
+  std::map<std::string, std::uint64_t>
+      outcomes;                     ///< stop, length, cancelled, error, rejected-429, ...
+  std::uint64_t prompt_tokens = 0;  ///< of answered requests
+  std::uint64_t cached_tokens = 0;  ///< of those, not computed
+  std::uint64_t tokens = 0;         ///< delivered
+  std::uint64_t retries = 0;        ///< attempts beyond the first
   std::uint64_t preemptions = 0;
-  std::uint64_t events = 0;              ///< told to cores
-  std::uint64_t steps = 0;               ///< run on devices
-  std::map<std::string, std::uint64_t> faults;    ///< injected, by kind
+  std::uint64_t events = 0;                     ///< told to cores
+  std::uint64_t steps = 0;                      ///< run on devices
+  std::map<std::string, std::uint64_t> faults;  ///< injected, by kind
   double virtual_seconds = 0;
-  double tokens_per_second = 0;          ///< in virtual time
+  double tokens_per_second = 0;  ///< in virtual time
   Percentiles first_token, inter_token, whole_answer;
   std::uint64_t hash = 0;
-  std::string recording;                 ///< with Record::on: bytes for a file that `infos simulate --replay` takes
+  std::string
+      recording;  ///< with Record::on: bytes for a file that `infos simulate --replay` takes
 };
 
 SimulateReport simulate(const SimulateOptions& options);
@@ -112,8 +122,8 @@ SimulateOptions fuzz_options(std::uint64_t seed, std::uint64_t requests);
 struct FuzzOptions {
   std::uint64_t first_seed = 1;
   std::uint64_t seeds = 100;
-  std::uint64_t requests = 60;           ///< per seed
-  std::uint64_t failures_max = 5;        ///< then it stops
+  std::uint64_t requests = 60;                       ///< per seed
+  std::uint64_t failures_max = 5;                    ///< then it stops
   std::function<void(std::uint64_t seed)> progress;  ///< after each seed
 };
 struct FuzzFailure {

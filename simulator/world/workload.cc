@@ -31,18 +31,28 @@ Arrive Workload::next(Time now) {
     shared = rng_.below(arrive.prompt.size() + 1);
     std::copy_n(prefix.begin(), shared, arrive.prompt.begin());
   }
-  for (std::size_t i = shared; i < arrive.prompt.size(); ++i) arrive.prompt[i] = static_cast<TokenId>(rng_.below(kVocabulary));
-  arrive.max_new_tokens = std::max(1U, between(figures_.answer_tokens_min, figures_.answer_tokens_max));
+  for (std::size_t i = shared; i < arrive.prompt.size(); ++i)
+    arrive.prompt[i] = static_cast<TokenId>(rng_.below(kVocabulary));
+  arrive.max_new_tokens =
+      std::max(1U, between(figures_.answer_tokens_min, figures_.answer_tokens_max));
   arrive.sampling.seed = rng_.next();
   if (rng_.chance(figures_.stop_tokens)) {
-    for (int i = 0; i < 4; ++i) arrive.stop_tokens.push_back(static_cast<TokenId>(rng_.below(kVocabulary)));
+    for (int i = 0; i < 4; ++i)
+      arrive.stop_tokens.push_back(static_cast<TokenId>(rng_.below(kVocabulary)));
   }
-  if (rng_.chance(figures_.deadline)) arrive.deadline = now + Duration{static_cast<std::int64_t>(rng_.exponential(10e9))};
+  if (rng_.chance(figures_.deadline))
+    arrive.deadline = now + Duration{static_cast<std::int64_t>(rng_.exponential(10e9))};
   if (rng_.chance(figures_.nonsense)) {
     switch (rng_.below(3)) {
-      case 0: arrive.model = "unknown"; break;
-      case 1: arrive.prompt.clear(); break;
-      default: arrive.prompt.resize(max_context_ + rng_.below(10)); break;
+      case 0:
+        arrive.model = "unknown";
+        break;
+      case 1:
+        arrive.prompt.clear();
+        break;
+      default:
+        arrive.prompt.resize(max_context_ + rng_.below(10));
+        break;
     }
   }
   return arrive;

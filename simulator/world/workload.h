@@ -23,7 +23,8 @@ class Workload {
 
  private:
   std::uint32_t between(std::uint32_t low, std::uint32_t high) {
-    return low + static_cast<std::uint32_t>(rng_.below(std::uint64_t{high > low ? high - low : 0} + 1));
+    return low +
+           static_cast<std::uint32_t>(rng_.below(std::uint64_t{high > low ? high - low : 0} + 1));
   }
   WorkloadFigures figures_;
   std::uint32_t max_context_;

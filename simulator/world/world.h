@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// World: one node's gateway, agent and workers under a virtual clock. Performs the cores' effects on a modelled network and
-// modelled devices, injects faults until it heals, and checks invariants. Owns all modelled state; decides nothing that a
-// core decides.
+// World: one node's gateway, agent and workers under a virtual clock. Performs the cores' effects
+// on a modelled network and modelled devices, injects faults until it heals, and checks invariants.
+// Owns all modelled state; decides nothing that a core decides.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class World {
     std::optional<WorkerCore> core;
     std::optional<DeviceModel> device;
     Time slow_until;
-    Time sent_to, sent_from;      ///< latest arrival of its two streams, which keep their order
+    Time sent_to, sent_from;  ///< latest arrival of its two streams, which keep their order
     std::uint64_t preemptions = 0;
   };
 
@@ -59,7 +59,9 @@ class World {
   void perform(Spawn& effect);
   void perform(AskStop& effect);
   void perform(Kill& effect);
-  void perform(AnnounceUp& effect) { tell_gateway(WorkerUp{effect.worker, effect.generation, effect.ready}); }
+  void perform(AnnounceUp& effect) {
+    tell_gateway(WorkerUp{effect.worker, effect.generation, effect.ready});
+  }
   void perform(AnnounceDown& effect) { tell_gateway(WorkerDown{effect.worker, effect.generation}); }
   void perform(std::uint32_t slot, OpenSequence& effect);
   void perform(std::uint32_t slot, CloseSequence& effect);
@@ -67,7 +69,9 @@ class World {
   void perform(std::uint32_t slot, Report& effect);
   void perform(std::uint32_t slot, Drained& effect);
   Slot* process(WorkerId worker, Generation generation);
-  std::uint32_t index(const Slot& slot) const { return static_cast<std::uint32_t>(&slot - slots_.data()); }
+  std::uint32_t index(const Slot& slot) const {
+    return static_cast<std::uint32_t>(&slot - slots_.data());
+  }
   void serve(Slot& slot);
   void step_done(Slot& slot);
   void end_process(Slot& slot, const std::string& how);
@@ -85,7 +89,8 @@ class World {
   void check_worker(std::uint32_t slot);
   void check_gateway();
 
-  void push(Time at, Kind kind, std::uint32_t slot = 0, std::uint32_t generation = 0, std::uint64_t value = 0) {
+  void push(Time at, Kind kind, std::uint32_t slot = 0, std::uint32_t generation = 0,
+            std::uint64_t value = 0) {
     queue_.push({at, 0, kind, slot, generation, value});
   }
 
@@ -106,7 +111,7 @@ class World {
   bool agent_told_ = false;
   Time last_arrival_;
   Time gateway_tick_ = kNever, agent_tick_ = kNever;
-  std::vector<WorkerEffects> worker_effects_;   ///< reused; one per depth of nesting
+  std::vector<WorkerEffects> worker_effects_;  ///< reused; one per depth of nesting
   std::vector<GatewayEffects> gateway_effects_;
   std::vector<AgentEffects> agent_effects_;
   std::size_t depth_ = 0;

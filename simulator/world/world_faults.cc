@@ -20,12 +20,16 @@ void World::send(Slot& slot, Direction direction, std::uint64_t parcel) {
   const FaultFigures& faults = options_.faults;
   const std::uint32_t i = index(slot);
   Time& last = to ? slot.sent_to : slot.sent_from;
-  const auto some = [&](double mean_seconds) { return Duration{static_cast<std::int64_t>(rng_.exponential(mean_seconds * 1e9))}; };
+  const auto some = [&](double mean_seconds) {
+    return Duration{static_cast<std::int64_t>(rng_.exponential(mean_seconds * 1e9))};
+  };
   Time at = std::max(now_ + options_.latency, last);
   if (strikes(faults.message_lost, "message-lost")) {
     // TCP says so by breaking: neither side goes on.
-    if (to) to_worker_.take(parcel);
-    else from_worker_.take(parcel);
+    if (to)
+      to_worker_.take(parcel);
+    else
+      from_worker_.take(parcel);
     return end_process(slot, "its stream broke");
   }
   bool keeps_order = true;
@@ -54,7 +58,8 @@ void World::send(Slot& slot, Direction direction, std::uint64_t parcel) {
 
 void World::arm_fault(Kind kind, Duration gap) {
   if (gap.ns <= 0) return;
-  const Time at = now_ + Duration{static_cast<std::int64_t>(rng_.exponential(static_cast<double>(gap.ns)))};
+  const Time at =
+      now_ + Duration{static_cast<std::int64_t>(rng_.exponential(static_cast<double>(gap.ns)))};
   if (at < heal_at()) push(at, kind);
 }
 
@@ -85,7 +90,8 @@ void World::strike(Kind kind) {
       slot.spec.options["roll"] = std::to_string(report_.faults["worker-roll"]);
       tell_agent(desired());
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -103,20 +109,26 @@ void World::check_worker(std::uint32_t i) {
   for (std::size_t b = 0; b < references.size(); ++b) {
     const std::string block = name + "block " + std::to_string(b);
     if (references[b] != audit.references[b]) {
-      return violated(block + " is in " + std::to_string(references[b]) + " sequences but has " + std::to_string(audit.references[b]) + " references");
+      return violated(block + " is in " + std::to_string(references[b]) + " sequences but has " +
+                      std::to_string(audit.references[b]) + " references");
     }
-    if (references[b] > 1 && !audit.published[b]) return violated(block + " is in two sequences while it may still be written");
+    if (references[b] > 1 && !audit.published[b])
+      return violated(block + " is in two sequences while it may still be written");
     used += references[b] > 0 ? 1 : 0;
   }
-  if (used + audit.cached + audit.free != references.size()) return violated(name + "used, cached and free blocks are not all blocks");
+  if (used + audit.cached + audit.free != references.size())
+    return violated(name + "used, cached and free blocks are not all blocks");
   if (!slot.device->is_busy()) return;
   for (const StepSequence& s : slot.device->step().sequences) {
     const std::uint32_t first = s.start / options_.worker.block_tokens;
     for (std::uint32_t b = 0; b < s.blocks.size(); ++b) {
       const std::uint32_t block = s.blocks[b].value;
-      if (references[block] == 0) return violated(name + "block " + std::to_string(block) + " was freed while a step uses it");
+      if (references[block] == 0)
+        return violated(name + "block " + std::to_string(block) +
+                        " was freed while a step uses it");
       if (b >= first && (references[block] != 1 || audit.published[block])) {
-        return violated(name + "block " + std::to_string(block) + " is written by a step but is not one sequence's own");
+        return violated(name + "block " + std::to_string(block) +
+                        " is written by a step but is not one sequence's own");
       }
     }
   }
@@ -124,10 +136,11 @@ void World::check_worker(std::uint32_t i) {
 
 void World::check_gateway() {
   if (gateway_.live_requests() != ledger_.open()) {
-    violated("the gateway has " + std::to_string(gateway_.live_requests()) + " requests, " + std::to_string(ledger_.open()) +
-             " clients wait for an answer");
+    violated("the gateway has " + std::to_string(gateway_.live_requests()) + " requests, " +
+             std::to_string(ledger_.open()) + " clients wait for an answer");
   }
-  if (gateway_.live_requests() > options_.gateway.max_requests) violated("the gateway admitted too many requests");
+  if (gateway_.live_requests() > options_.gateway.max_requests)
+    violated("the gateway admitted too many requests");
 }
 
 }  // namespace infos

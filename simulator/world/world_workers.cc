@@ -26,10 +26,13 @@ void World::perform(SendWorker& effect) {
 
 void World::perform(Spawn& effect) {
   const std::uint64_t worker = effect.spec.worker.value;
-  if (worker == 0 || worker > slots_.size()) return violated("a worker was started that nobody wished for");
+  if (worker == 0 || worker > slots_.size())
+    return violated("a worker was started that nobody wished for");
   Slot& slot = slots_[worker - 1];
-  if (slot.alive) return violated("worker " + std::to_string(worker) + " was started while its process lives");
-  if (effect.generation <= slot.generation) return violated("worker " + std::to_string(worker) + " was started with an old generation");
+  if (slot.alive)
+    return violated("worker " + std::to_string(worker) + " was started while its process lives");
+  if (effect.generation <= slot.generation)
+    return violated("worker " + std::to_string(worker) + " was started with an old generation");
   slot.generation = effect.generation;
   const std::uint32_t i = index(slot);
   if (strikes(options_.faults.spawn_failure, "spawn-failure")) {
@@ -40,7 +43,8 @@ void World::perform(Spawn& effect) {
   slot.slow_until = slot.sent_to = slot.sent_from = Time{};
   const std::int64_t slowness = strikes(options_.faults.slow_start, "slow-start") ? 20 : 1;
   push(now_ + milliseconds(5), Kind::spawned, i, slot.generation.value);
-  push(now_ + milliseconds(5) + options_.device.load * slowness, Kind::serving, i, slot.generation.value);
+  push(now_ + milliseconds(5) + options_.device.load * slowness, Kind::serving, i,
+       slot.generation.value);
 }
 
 /// The process has loaded its model.
@@ -50,13 +54,15 @@ void World::serve(Slot& slot) {
   const std::uint32_t i = index(slot);
   slot.core.emplace(options_.worker);
   slot.device.emplace(options_.device, options_.worker, options_.checks, rng_.next());
-  if (options_.record == SimulateOptions::Record::on) report_.recording += recorder_.start(i + 1, options_.worker);
+  if (options_.record == SimulateOptions::Record::on)
+    report_.recording += recorder_.start(i + 1, options_.worker);
   hashes_.erase({CoreKind::worker, i + 1});
   WorkerReady ready;
   ready.model = "model";
   ready.device = "modelled";
-  ready.max_context = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(options_.worker.max_context, std::uint64_t{options_.worker.kv_blocks} * options_.worker.block_tokens));
+  ready.max_context = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      options_.worker.max_context,
+      std::uint64_t{options_.worker.kv_blocks} * options_.worker.block_tokens));
   ready.block_tokens = options_.worker.block_tokens;
   ready.load = slot.core->load();
   push(now_ + Duration{options_.agent.silence_limit.ns / 4}, Kind::alive, i, slot.generation.value);
@@ -69,7 +75,8 @@ void World::end_process(Slot& slot, const std::string&) {
   slot.alive = slot.serving = slot.hung = false;
   if (slot.core) slot.preemptions += slot.core->load().preemptions;
   // Not destroyed here: its own effects may be under way.
-  push(now_ + microseconds(static_cast<std::int64_t>(rng_.below(50'000)) + 1), Kind::exited, index(slot), slot.generation.value);
+  push(now_ + microseconds(static_cast<std::int64_t>(rng_.below(50'000)) + 1), Kind::exited,
+       index(slot), slot.generation.value);
 }
 
 void World::perform(AskStop& effect) {
@@ -102,16 +109,19 @@ void World::perform(std::uint32_t slot, RunStep& effect) {
 }
 
 void World::perform(std::uint32_t slot, Report& effect) {
-  if (slots_[slot].alive) send(slots_[slot], Direction::from_worker, from_worker_.put(std::move(effect.report)));
+  if (slots_[slot].alive)
+    send(slots_[slot], Direction::from_worker, from_worker_.put(std::move(effect.report)));
 }
 
 void World::perform(std::uint32_t slot, Drained&) { end_process(slots_[slot], "drained"); }
 
 void World::step_done(Slot& slot) {
   if (!slot.serving || !slot.device->is_busy()) return;
-  if (strikes(options_.faults.step_failure, "step-failure")) return tell_worker(index(slot), slot.device->fail());
+  if (strikes(options_.faults.step_failure, "step-failure"))
+    return tell_worker(index(slot), slot.device->fail());
   const StepDone done = slot.device->finish();
-  if (!slot.device->broken().empty()) return violated("worker " + std::to_string(index(slot) + 1) + ": " + slot.device->broken());
+  if (!slot.device->broken().empty())
+    return violated("worker " + std::to_string(index(slot) + 1) + ": " + slot.device->broken());
   tell_worker(index(slot), done);
 }
 

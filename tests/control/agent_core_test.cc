@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: AgentCore keeps each slot's process as wished through crashes, hangs, slow starts, spec changes, and late or double
-// words. Method: scenarios; then random events held against the rules that a process life must obey.
+// Goal: AgentCore keeps each slot's process as wished through crashes, hangs, slow starts, spec
+// changes, and late or double words. Method: scenarios; then random events held against the rules
+// that a process life must obey.
 #include "daemon/control/agent_core.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +33,12 @@ struct Agent {
     return found;
   }
   AgentEffects wish(const std::string& option = "") { return tell(Desired{{spec(option)}}); }
-  static WorkerSpec spec(const std::string& option = "") { return {{1}, "m", "/m", "cpu", {{"option", option}}}; }
-  AgentEffects serve(std::uint32_t generation) { return tell(WorkerServing{{1}, {generation}, {"m"}}); }
+  static WorkerSpec spec(const std::string& option = "") {
+    return {{1}, "m", "/m", "cpu", {{"option", option}}};
+  }
+  AgentEffects serve(std::uint32_t generation) {
+    return tell(WorkerServing{{1}, {generation}, {"m"}});
+  }
   AgentEffects exit(std::uint32_t generation, bool permanent = false) {
     return tell(WorkerExited{{1}, {generation}, "signal 9", permanent});
   }
@@ -181,7 +186,8 @@ TEST(AgentCore, OldGenerations_AreNotHeard) {
   EXPECT_TRUE(a.tell(WorkerServing{{9}, {1}, {}}).empty());
 }
 
-/// Rules: one process per slot at a time, generations only grow, Up and Down alternate, nothing is said to the dead.
+/// Rules: one process per slot at a time, generations only grow, Up and Down alternate, nothing is
+/// said to the dead.
 TEST(AgentCore, RandomEvents_KeepTheRulesOfAProcessLife) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -190,8 +196,9 @@ TEST(AgentCore, RandomEvents_KeepTheRulesOfAProcessLife) {
     std::map<std::uint64_t, std::uint32_t> living, last;
     std::set<std::uint64_t> believed;
     for (int i = 0; i < 400; ++i) {
-      a.now = rng.chance(0.3) && a.core.next_deadline() != kNever ? std::max(a.now, a.core.next_deadline())
-                                                                   : a.now + milliseconds(static_cast<std::int64_t>(rng.below(3000)));
+      a.now = rng.chance(0.3) && a.core.next_deadline() != kNever
+                  ? std::max(a.now, a.core.next_deadline())
+                  : a.now + milliseconds(static_cast<std::int64_t>(rng.below(3000)));
       const std::uint64_t w = 1 + rng.below(3);
       const Generation g{rng.chance(0.8) ? last[w] : static_cast<std::uint32_t>(rng.below(5))};
       AgentEvent event = AgentTick{};
@@ -199,17 +206,32 @@ TEST(AgentCore, RandomEvents_KeepTheRulesOfAProcessLife) {
         case 0: {
           Desired wish;
           for (std::uint64_t s = 1; s <= 3; ++s) {
-            if (rng.chance(0.8)) wish.workers.push_back({{s}, "m", "/m", "cpu", {{"v", std::to_string(rng.below(2))}}});
+            if (rng.chance(0.8))
+              wish.workers.push_back(
+                  {{s}, "m", "/m", "cpu", {{"v", std::to_string(rng.below(2))}}});
           }
           event = wish;
           break;
         }
-        case 1: event = WorkerSpawned{{w}, g}; break;
-        case 2: event = WorkerServing{{w}, g, {}}; break;
-        case 3: case 4: event = WorkerAlive{{w}, g}; break;
-        case 5: case 6: event = WorkerExited{{w}, g, "x", rng.chance(0.1)}; break;
-        case 7: event = SpawnFailed{{w}, g, "x"}; break;
-        default: break;
+        case 1:
+          event = WorkerSpawned{{w}, g};
+          break;
+        case 2:
+          event = WorkerServing{{w}, g, {}};
+          break;
+        case 3:
+        case 4:
+          event = WorkerAlive{{w}, g};
+          break;
+        case 5:
+        case 6:
+          event = WorkerExited{{w}, g, "x", rng.chance(0.1)};
+          break;
+        case 7:
+          event = SpawnFailed{{w}, g, "x"};
+          break;
+        default:
+          break;
       }
       const auto* exited = std::get_if<WorkerExited>(&event);
       const auto* failed = std::get_if<SpawnFailed>(&event);
@@ -226,9 +248,15 @@ TEST(AgentCore, RandomEvents_KeepTheRulesOfAProcessLife) {
           EXPECT_TRUE(believed.insert(up->worker.value).second);
           EXPECT_EQ(living[up->worker.value], up->generation.value);
         }
-        if (const auto* down = std::get_if<AnnounceDown>(&e)) { EXPECT_EQ(believed.erase(down->worker.value), 1U); }
-        if (const auto* stop = std::get_if<AskStop>(&e)) { EXPECT_EQ(living[stop->worker.value], stop->generation.value); }
-        if (const auto* kill = std::get_if<Kill>(&e)) { EXPECT_EQ(living[kill->worker.value], kill->generation.value); }
+        if (const auto* down = std::get_if<AnnounceDown>(&e)) {
+          EXPECT_EQ(believed.erase(down->worker.value), 1U);
+        }
+        if (const auto* stop = std::get_if<AskStop>(&e)) {
+          EXPECT_EQ(living[stop->worker.value], stop->generation.value);
+        }
+        if (const auto* kill = std::get_if<Kill>(&e)) {
+          EXPECT_EQ(living[kill->worker.value], kill->generation.value);
+        }
       }
       EXPECT_GE(a.core.next_deadline(), a.now) << "a deadline that has passed would spin";
     }

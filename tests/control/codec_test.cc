@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: what is written is read back unchanged, is the protobuf that messages.proto describes, and hostile bytes are refused
-// with the field named. Method: random messages; Google's generated classes as oracle; every truncation and byte flip.
+// Goal: what is written is read back unchanged, is the protobuf that messages.proto describes, and
+// hostile bytes are refused with the field named. Method: random messages; Google's generated
+// classes as oracle; every truncation and byte flip.
 #include "daemon/control/codec.h"
 
 #include <google/protobuf/io/coded_stream.h>
@@ -76,19 +77,24 @@ TEST(Codec, Absent_TakesTheDefaultAndUnknownIsSkipped) {
   want.request = RequestId{7};
   EXPECT_EQ(decode_to_worker(bytes).value(), ToWorker(want));
   // Field 99 of every wire type, from a later version.
-  const std::string later = {'\x98', 6, 5, '\x99', 6, 1, 2, 3, 4, 5, 6, 7, 8, '\x9a', 6, 1, 'x', '\x9d', 6, 1, 2, 3, 4};
+  const std::string later = {'\x98', 6,      5, '\x99', 6,   1,      2, 3, 4, 5, 6, 7,
+                             8,      '\x9a', 6, 1,      'x', '\x9d', 6, 1, 2, 3, 4};
   EXPECT_EQ(decode_to_worker(bytes + later).value(), ToWorker(want));
 }
 
 TEST(Codec, Hostile_NamesTheField) {
-  struct Case { std::string bytes; const char* want; };
+  struct Case {
+    std::string bytes;
+    const char* want;
+  };
   const Case cases[] = {
       {"", "no alternative"},
       {{'\x0a', 9, 1}, "submit: a length that runs past the end"},
       {{'\x0a', 2, '\x0a', 0}, "submit: request: not a whole number"},
       {{'\x0a', 2, '\x3a', 5}, "submit: sampling: a length that runs past the end"},
       {{'\x0a', 4, '\x3a', 2, '\x08', 1}, "submit: sampling: temperature: not 4 bytes"},
-      {{'\x0a', 7, 16, '\xff', '\xff', '\xff', '\xff', '\xff', 1}, "submit: attempt: 68719476735 is out of range"},
+      {{'\x0a', 7, 16, '\xff', '\xff', '\xff', '\xff', '\xff', 1},
+       "submit: attempt: 68719476735 is out of range"},
       {{'\x0b', 0}, "submit: a length that runs past the end"},
       {{'\x07'}, "a bad field tag"},
   };
@@ -99,7 +105,9 @@ TEST(Codec, Hostile_NamesTheField) {
     EXPECT_NE(got.error().message.find(c.want), std::string::npos) << got.error().message;
   }
   const auto reason = decode_from_worker(std::string{'\x12', 4, '\x12', 2, '\x18', 9});
-  EXPECT_NE(reason.error().message.find("step_report: ended: reason: 9, want 0 to 4"), std::string::npos) << reason.error().message;
+  EXPECT_NE(reason.error().message.find("step_report: ended: reason: 9, want 0 to 4"),
+            std::string::npos)
+      << reason.error().message;
 }
 
 TEST(Codec, EveryTruncationAndFlip_IsAValueOrAnError) {
@@ -123,11 +131,15 @@ TEST(Codec, FewBytes_CannotAskForMuchMemory) {
   std::string inner;
   for (int i = 0; i < 70000; ++i) inner += std::string{'\x0a', 0};
   std::string bytes{'\x12'};
-  for (std::size_t n = inner.size(); ; n >>= 7) {
-    if (n < 0x80) { bytes.push_back(static_cast<char>(n)); break; }
+  for (std::size_t n = inner.size();; n >>= 7) {
+    if (n < 0x80) {
+      bytes.push_back(static_cast<char>(n));
+      break;
+    }
     bytes.push_back(static_cast<char>(n | 0x80));
   }
-  EXPECT_NE(decode_from_worker(bytes + inner).error().message.find("tokens: too many entries"), std::string::npos);
+  EXPECT_NE(decode_from_worker(bytes + inner).error().message.find("tokens: too many entries"),
+            std::string::npos);
   EXPECT_FALSE(decode_to_worker(std::string(kFrameBytesMax + 1, '\0')).ok());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: GatewayCore admits within its bounds, answers every admitted request exactly once and in order whatever workers do,
-// and never believes the dead. Method: scenarios told event by event.
+// Goal: GatewayCore admits within its bounds, answers every admitted request exactly once and in
+// order whatever workers do, and never believes the dead. Method: scenarios told event by event.
 #include "daemon/control/gateway_core.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ struct Gateway {
     core.step(now, event, out);
     for (GatewayEffect& e : out) {
       if (auto* deliver = std::get_if<Deliver>(&e)) {
-        for (const SampledToken& t : deliver->tokens) delivered[deliver->request].push_back(t.token);
+        for (const SampledToken& t : deliver->tokens)
+          delivered[deliver->request].push_back(t.token);
       }
       if (auto* finish = std::get_if<Finish>(&e)) finished.push_back(*finish);
       if (auto* reject = std::get_if<Reject>(&e)) rejected.push_back(*reject);
@@ -28,7 +29,9 @@ struct Gateway {
   void up(std::uint64_t worker, std::uint32_t generation = 1, std::uint32_t context = 100) {
     tell(WorkerUp{{worker}, {generation}, {"m", "cpu", context, 16, {}}});
   }
-  void down(std::uint64_t worker, std::uint32_t generation = 1) { tell(WorkerDown{{worker}, {generation}}); }
+  void down(std::uint64_t worker, std::uint32_t generation = 1) {
+    tell(WorkerDown{{worker}, {generation}});
+  }
   void ask(std::uint64_t request, std::uint32_t max_new = 3, std::size_t prompt = 4) {
     Arrive a;
     a.request = {request}, a.model = "m", a.prompt.assign(prompt, 7), a.max_new_tokens = max_new;
@@ -57,9 +60,12 @@ struct Gateway {
     const Submit& submit = std::get<Submit>(to.message);
     WorkerSaid said{to.worker, to.generation, {}};
     for (std::uint32_t i = 0; i < n; ++i) {
-      said.report.tokens.push_back({{request}, submit.attempt, index + i, {static_cast<TokenId>(100 + index + i)}});
+      said.report.tokens.push_back(
+          {{request}, submit.attempt, index + i, {static_cast<TokenId>(100 + index + i)}});
     }
-    if (reason) said.report.ended.push_back({{request}, submit.attempt, *reason, 0, "why", retryable, index + n});
+    if (reason)
+      said.report.ended.push_back(
+          {{request}, submit.attempt, *reason, 0, "why", retryable, index + n});
     tell(said);
   }
 
@@ -89,17 +95,49 @@ TEST(GatewayCore, Request_GoesToAWorkerAndItsTokensToTheClient) {
 TEST(GatewayCore, Refusals_SayWhy) {
   GatewayConfig config;
   config.max_requests = 2, config.max_tokens_total = 50, config.max_per_tenant = 1;
-  struct Case { const char* name; std::uint16_t status; const char* code; void (*act)(Gateway&); };
+  struct Case {
+    const char* name;
+    std::uint16_t status;
+    const char* code;
+    void (*act)(Gateway&);
+  };
   const Case cases[] = {
-      {"unknown model", 404, "model_not_found", [](Gateway& g) { Arrive a; a.request = {9}, a.model = "x", a.prompt = {1}; g.tell(a); }},
+      {"unknown model", 404, "model_not_found",
+       [](Gateway& g) {
+         Arrive a;
+         a.request = {9}, a.model = "x", a.prompt = {1};
+         g.tell(a);
+       }},
       {"no prompt", 400, "invalid_prompt", [](Gateway& g) { g.ask(9, 3, 0); }},
-      {"too long", 400, "context_length_exceeded", [](Gateway& g) { g.up(1, 1, 20); g.ask(9, 3, 20); }},
-      {"too many", 429, "rate_limit_exceeded", [](Gateway& g) { g.ask(1); g.ask(2); g.ask(9); }},
-      {"too many tokens", 429, "rate_limit_exceeded", [](Gateway& g) { g.ask(1, 3, 40); g.ask(9, 3, 11); }},
+      {"too long", 400, "context_length_exceeded",
+       [](Gateway& g) {
+         g.up(1, 1, 20);
+         g.ask(9, 3, 20);
+       }},
+      {"too many", 429, "rate_limit_exceeded",
+       [](Gateway& g) {
+         g.ask(1);
+         g.ask(2);
+         g.ask(9);
+       }},
+      {"too many tokens", 429, "rate_limit_exceeded",
+       [](Gateway& g) {
+         g.ask(1, 3, 40);
+         g.ask(9, 3, 11);
+       }},
       {"deadline passed", 503, "deadline_exceeded",
-       [](Gateway& g) { Arrive a; a.request = {9}, a.model = "m", a.prompt = {1}, a.deadline = g.now; g.tell(a); }},
-      {"tenant", 429, "rate_limit_exceeded", [](Gateway& g) {
-         for (const std::uint64_t r : {1U, 9U}) { Arrive a; a.request = {r}, a.model = "m", a.tenant = "t", a.prompt = {1}; g.tell(a); }
+       [](Gateway& g) {
+         Arrive a;
+         a.request = {9}, a.model = "m", a.prompt = {1}, a.deadline = g.now;
+         g.tell(a);
+       }},
+      {"tenant", 429, "rate_limit_exceeded",
+       [](Gateway& g) {
+         for (const std::uint64_t r : {1U, 9U}) {
+           Arrive a;
+           a.request = {r}, a.model = "m", a.tenant = "t", a.prompt = {1};
+           g.tell(a);
+         }
        }},
   };
   for (const Case& c : cases) {
@@ -260,7 +298,8 @@ TEST(GatewayCore, Deadline_EndsWhatRuns) {
   g.up(1);
   for (const std::uint64_t r : {1U, 2U}) {
     Arrive a;
-    a.request = {r}, a.model = "m", a.prompt = {1}, a.max_new_tokens = 9, a.deadline = seconds(5).ns ? Time{seconds(5).ns} : kNever;
+    a.request = {r}, a.model = "m", a.prompt = {1}, a.max_new_tokens = 9,
+    a.deadline = seconds(5).ns ? Time{seconds(5).ns} : kNever;
     g.tell(a);
   }
   g.says(1, 0);
@@ -281,7 +320,8 @@ TEST(GatewayCore, Routing_PrefersTheWorkerThatCompletesFirst) {
   g.tell(WorkerUp{{2}, {1}, {"m", "cpu", 10000, 16, fast}});
   g.ask(1, 10, 2000);
   EXPECT_EQ(g.submission(1)->worker, WorkerId{2});
-  // Its prefill is ahead of the next one now: 16 x 2000 rows on the fast one outweigh 2000 on the slow one.
+  // Its prefill is ahead of the next one now: 16 x 2000 rows on the fast one outweigh 2000 on the
+  // slow one.
   for (std::uint64_t r = 2; r < 12; ++r) g.ask(r, 10, 2000);
   std::size_t on_slow = 0;
   for (std::uint64_t r = 1; r < 12; ++r) on_slow += g.submission(r)->worker == WorkerId{1} ? 1 : 0;
@@ -317,7 +357,8 @@ TEST(GatewayCore, SpuriousEvents_ChangeNothing) {
   Gateway g;
   g.down(9), g.down(9, 4);
   g.tell(WorkerSaid{{5}, {1}, {}});
-  g.tell(ClientGone{{77}}), g.tell(StopHit{{77}}), g.tell(GatewayTick{}), g.tell(ModelListed{"never", false});
+  g.tell(ClientGone{{77}}), g.tell(StopHit{{77}}), g.tell(GatewayTick{}),
+      g.tell(ModelListed{"never", false});
   g.ask(1), g.ask(1);
   EXPECT_EQ(g.core.live_requests(), 1U);
   EXPECT_TRUE(g.finished.empty() && g.rejected.empty() && g.sent.empty());

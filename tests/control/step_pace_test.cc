@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: prefill beside running answers stays within its share of the decode time, always advances, and recovers from noise.
-// Method: a device of known speed; the budget is held against the arithmetic.
+// Goal: prefill beside running answers stays within its share of the decode time, always advances,
+// and recovers from noise. Method: a device of known speed; the budget is held against the
+// arithmetic.
 #include "daemon/control/step_pace.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,9 @@ namespace infos {
 namespace {
 
 // A device: 2 ms per step, 1 ms per decode row, 0.1 ms per prefill row.
-Duration takes(std::uint32_t decode, std::uint32_t prefill) { return microseconds(2000 + 1000 * decode + 100 * prefill); }
+Duration takes(std::uint32_t decode, std::uint32_t prefill) {
+  return microseconds(2000 + 1000 * decode + 100 * prefill);
+}
 
 /// Runs steps with as much prefill as allowed; returns the last mixed budget.
 std::uint32_t settle(StepPace& pace, std::uint32_t decode, std::uint64_t backlog, int steps = 300) {
@@ -26,14 +29,14 @@ TEST(StepPace, Budget_SettlesAtTheShareOfTheDecodeTime) {
   StepPace pace(1.0, 16, 512);
   EXPECT_EQ(pace.prefill_budget(0, 1), 512U);
   EXPECT_EQ(pace.prefill_budget(8, 1), 0U) << "the decode time is unknown: measure it";
-  EXPECT_NEAR(settle(pace, 8, 1), 100, 5);   // (2 + 8) ms / 0.1 ms
+  EXPECT_NEAR(settle(pace, 8, 1), 100, 5);  // (2 + 8) ms / 0.1 ms
   EXPECT_NEAR(settle(pace, 30, 1), 320, 16);
 }
 
 TEST(StepPace, Backlog_DoublesTheShareAtMostUntilItIsLong) {
   StepPace pace(1.0, 16, 4096);
-  EXPECT_NEAR(settle(pace, 8, 20'000), 200, 10);    // 2 s of prefill
-  EXPECT_NEAR(settle(pace, 8, 100'000), 500, 25);   // 10 s
+  EXPECT_NEAR(settle(pace, 8, 20'000), 200, 10);   // 2 s of prefill
+  EXPECT_NEAR(settle(pace, 8, 100'000), 500, 25);  // 10 s
 }
 
 TEST(StepPace, Floor_LetsPrefillAdvanceWhateverTheShare) {

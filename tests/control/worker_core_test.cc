@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: what WorkerCore schedules computes every answer exactly, frees every block, and survives every event in every state.
-// Method: an engine whose answers depend on the KV it finds through the core's block tables.
+// Goal: what WorkerCore schedules computes every answer exactly, frees every block, and survives
+// every event in every state. Method: an engine whose answers depend on the KV it finds through the
+// core's block tables.
 #include "daemon/control/worker_core.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +88,8 @@ TEST(WorkerCore, WhatCannotFit_IsRefusedWithAReason) {
   WorkerHarness h(config);
   h.tell(submit(1, prompt(16), 5));
   EXPECT_EQ(h.end_of(RequestId{1})->reason, FinishReason::error);
-  EXPECT_NE(h.end_of(RequestId{1})->message.find("16 tokens, this worker has room for 16"), std::string::npos)
+  EXPECT_NE(h.end_of(RequestId{1})->message.find("16 tokens, this worker has room for 16"),
+            std::string::npos)
       << h.end_of(RequestId{1})->message;
   EXPECT_FALSE(h.end_of(RequestId{1})->retryable);
   h.tell(submit(2, {}, 5));
@@ -119,7 +121,8 @@ TEST(WorkerCore, EqualPromptsTogether_EndUpSharingBlocks) {
   for (std::uint64_t i = 1; i <= 4; ++i) h.tell(submit(i, prompt(60), 8));
   std::uint32_t used_max = 0;
   while (h.running()) h.finish(), used_max = std::max(used_max, h.core().load().kv_blocks_used);
-  for (std::uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(h.answer(RequestId{i}), reference_answer(prompt(60), 8));
+  for (std::uint64_t i = 1; i <= 4; ++i)
+    EXPECT_EQ(h.answer(RequestId{i}), reference_answer(prompt(60), 8));
   EXPECT_LT(used_max, 40U);  // 4 x 17 blocks if nothing were shared
   expect_idle(h);
 }
@@ -128,10 +131,12 @@ TEST(WorkerCore, BlocksRunOut_YoungerGiveWayAndAllAnswersAreExact) {
   WorkerConfig config = small();
   config.kv_blocks = 20;
   WorkerHarness h(config);
-  for (std::uint64_t i = 1; i <= 8; ++i) h.tell(submit(i, prompt(8, static_cast<TokenId>(i * 10)), 60));
+  for (std::uint64_t i = 1; i <= 8; ++i)
+    h.tell(submit(i, prompt(8, static_cast<TokenId>(i * 10)), 60));
   h.run();
   for (std::uint64_t i = 1; i <= 8; ++i) {
-    EXPECT_EQ(h.answer(RequestId{i}), reference_answer(prompt(8, static_cast<TokenId>(i * 10)), 60)) << i;
+    EXPECT_EQ(h.answer(RequestId{i}), reference_answer(prompt(8, static_cast<TokenId>(i * 10)), 60))
+        << i;
   }
   EXPECT_GT(h.core().load().preemptions, 0U);
   EXPECT_EQ(h.ended().front().request, RequestId{1}) << "the oldest is first to end";
@@ -210,15 +215,19 @@ TEST(WorkerCore, SpuriousStepEvents_AreIgnored) {
 
 TEST(WorkerCore, FailedStep_IsTriedAgainAloneAndOnlyTheBadOneEnds) {
   WorkerHarness h(small());
-  for (std::uint64_t i = 1; i <= 4; ++i) h.tell(submit(i, prompt(6, static_cast<TokenId>(i * 10)), 5));
+  for (std::uint64_t i = 1; i <= 4; ++i)
+    h.tell(submit(i, prompt(6, static_cast<TokenId>(i * 10)), 5));
   for (std::size_t guard = 0; h.running() && guard < 1000; ++guard) {
     bool bad = false;
     for (const StepSequence& s : h.step().sequences) bad |= s.request == RequestId{3};
-    if (bad) h.fail("cannot compute this");
-    else h.finish();
+    if (bad)
+      h.fail("cannot compute this");
+    else
+      h.finish();
   }
   for (const std::uint64_t i : {1U, 2U, 4U}) {
-    EXPECT_EQ(h.answer(RequestId{i}), reference_answer(prompt(6, static_cast<TokenId>(i * 10)), 5)) << i;
+    EXPECT_EQ(h.answer(RequestId{i}), reference_answer(prompt(6, static_cast<TokenId>(i * 10)), 5))
+        << i;
   }
   EXPECT_EQ(h.end_of(RequestId{3})->reason, FinishReason::error);
   EXPECT_EQ(h.end_of(RequestId{3})->message, "cannot compute this");

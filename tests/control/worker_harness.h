@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine for tests of WorkerCore: token n + 1 of a sequence is a pure function of its tokens so far, read through the
-// KV that the core's block tables point at, so that a wrong block changes the answer.
+// An engine for tests of WorkerCore: token n + 1 of a sequence is a pure function of its tokens so
+// far, read through the KV that the core's block tables point at, so that a wrong block changes the
+// answer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ inline std::uint64_t mix(std::uint64_t chain, TokenId token) {
 }
 
 /// The answer of the model, computed from nothing but the prompt.
-inline std::vector<TokenId> reference_answer(const std::vector<TokenId>& prompt, std::size_t count, TokenId vocab = 1000) {
+inline std::vector<TokenId> reference_answer(const std::vector<TokenId>& prompt, std::size_t count,
+                                             TokenId vocab = 1000) {
   std::uint64_t chain = 1;
   for (const TokenId t : prompt) chain = mix(chain, t);
   std::vector<TokenId> answer;
@@ -36,7 +38,9 @@ inline std::vector<TokenId> reference_answer(const std::vector<TokenId>& prompt,
 class WorkerHarness {
  public:
   explicit WorkerHarness(const WorkerConfig& config)
-      : config_(config), core_(config), kv_(std::size_t{config.kv_blocks} * config.block_tokens, 0) {}
+      : config_(config),
+        core_(config),
+        kv_(std::size_t{config.kv_blocks} * config.block_tokens, 0) {}
 
   /// Tells the core; performs what it wants except the step itself.
   void tell(const WorkerEvent& event) {
@@ -96,19 +100,22 @@ class WorkerHarness {
 
  private:
   std::uint64_t& slot(const StepSequence& s, std::uint32_t position) {
-    return kv_[std::size_t{s.blocks.at(position / config_.block_tokens).value} * config_.block_tokens +
+    return kv_[std::size_t{s.blocks.at(position / config_.block_tokens).value} *
+                   config_.block_tokens +
                position % config_.block_tokens];
   }
   std::uint64_t compute(const StepSequence& s) {
     std::uint64_t chain = s.start == 0 ? 1 : slot(s, s.start - 1);
-    for (std::uint32_t i = 0; i < s.tokens.size(); ++i) slot(s, s.start + i) = chain = mix(chain, s.tokens[i]);
+    for (std::uint32_t i = 0; i < s.tokens.size(); ++i)
+      slot(s, s.start + i) = chain = mix(chain, s.tokens[i]);
     return chain;
   }
   void take(OpenSequence& e) { EXPECT_TRUE(open_.insert(e.request).second) << "opened twice"; }
   void take(CloseSequence& e) {
     EXPECT_EQ(open_.erase(e.request), 1U) << "closed without being open";
     if (!step_) return;
-    for (const StepSequence& s : step_->sequences) EXPECT_NE(s.request, e.request) << "closed while its step runs";
+    for (const StepSequence& s : step_->sequences)
+      EXPECT_NE(s.request, e.request) << "closed while its step runs";
   }
   void take(RunStep& e) {
     ASSERT_FALSE(step_.has_value()) << "two steps at once";

@@ -30,7 +30,7 @@ Result<std::string> PlainTemplate::render(const Input& input) const {
   return input.add_generation_prompt ? text + "assistant:" : text;
 }
 
-// ---- client -------------------------------------------------------------------------------------
+// ---- client ----
 
 Client::Client(std::uint16_t port, int receive_buffer) {
   fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -156,7 +156,7 @@ std::string get(const std::string& path, const std::string& headers, const std::
   return method + " " + path + " HTTP/1.1\r\nHost: t\r\n" + headers + "\r\n";
 }
 
-// ---- gateway with a scripted worker -------------------------------------------------------------
+// ---- gateway with a scripted worker ----
 
 struct Harness::State {
   boost::asio::io_context io{1};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goal: hostile and broken clients are told so and cost little: malformed requests, oversized ones,
 // slow ones, too many. Method: exact bytes through real sockets, limits small enough to reach.
-#include <boost/json.hpp>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <boost/json.hpp>
 
 #include "tests/gateway/gateway_harness.h"
 

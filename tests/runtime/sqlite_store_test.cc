@@ -114,7 +114,7 @@ TEST(SqliteStore, KilledWhileWriting_KeepsWhatItAcknowledged) {
   }
 }
 
-// ---- damage ------------------------------------------------------------------------------------
+// ---- damage ----
 
 struct Damage {
   const char* name;
@@ -204,7 +204,7 @@ TEST(SqliteStore, DamagedWithoutSnapshot_StartsEmptyAndSaysSo) {
   EXPECT_TRUE(put(*opened->store, "a", "1").ok());
 }
 
-// ---- refusals ----------------------------------------------------------------------------------
+// ---- refusals ----
 
 TEST(SqliteStore, SecondOpener_IsRefusedWithThePidOfTheFirst) {
   test::Folder folder;

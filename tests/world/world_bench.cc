@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the simulator in capacity mode and the cost of WorkerCore::step at batch 32. Not a test: prints figures.
+// Measures the simulator in capacity mode and the cost of WorkerCore::step at batch 32. Not a test:
+// prints figures.
 //   ninja world_bench && tests/world_bench
 #include <time.h>
 
@@ -20,7 +21,8 @@ struct Clock {
 };
 double since(double start) { return Clock::now() - start; }
 
-void capacity(const char* name, std::uint32_t workers, std::uint32_t prompt, std::uint32_t answer, infos::SimulateOptions::Hash hash) {
+void capacity(const char* name, std::uint32_t workers, std::uint32_t prompt, std::uint32_t answer,
+              infos::SimulateOptions::Hash hash) {
   infos::SimulateOptions o;
   o.workers = workers;
   o.hash = hash;
@@ -29,14 +31,17 @@ void capacity(const char* name, std::uint32_t workers, std::uint32_t prompt, std
   o.workload.answer_tokens_min = answer / 2, o.workload.answer_tokens_max = answer;
   // A load of about two thirds of what the devices can do.
   const double step = 0.002 + 0.0002 * 16;
-  o.workload.requests_per_second = workers * 0.66 * 16 / (answer * 0.75 * step + 16 * prompt * 0.75 * 0.0001);
+  o.workload.requests_per_second =
+      workers * 0.66 * 16 / (answer * 0.75 * step + 16 * prompt * 0.75 * 0.0001);
   o.worker.kv_blocks = 8192;
   const auto start = Clock::now();
   const infos::SimulateReport r = infos::simulate(o);
   const double s = since(start);
-  std::printf("%-28s %5.2f s: %.2f M core events/s, %.2f M tokens/s, %.0f requests/s, %.2f M steps/s, batch %.1f, %s\n", name, s,
-              r.events / s * 1e-6, r.tokens / s * 1e-6, r.requests / s, r.steps / s * 1e-6, double(r.tokens) / r.steps,
-              r.violation.empty() ? "sound" : r.violation.c_str());
+  std::printf(
+      "%-28s %5.2f s: %.2f M core events/s, %.2f M tokens/s, %.0f requests/s, %.2f M steps/s, "
+      "batch %.1f, %s\n",
+      name, s, r.events / s * 1e-6, r.tokens / s * 1e-6, r.requests / s, r.steps / s * 1e-6,
+      double(r.tokens) / r.steps, r.violation.empty() ? "sound" : r.violation.c_str());
 }
 
 void step_cost(std::uint32_t sequences, std::uint32_t context) {
@@ -61,7 +66,8 @@ void step_cost(std::uint32_t sequences, std::uint32_t context) {
   for (std::uint32_t i = 0; i < sequences; ++i) {
     infos::Submit s;
     s.request = {i + 1}, s.attempt = {1}, s.max_new_tokens = 100'000;
-    for (std::uint32_t t = 0; t < context; ++t) s.tokens.push_back(static_cast<infos::TokenId>(i * 7919 + t));
+    for (std::uint32_t t = 0; t < context; ++t)
+      s.tokens.push_back(static_cast<infos::TokenId>(i * 7919 + t));
     s.prompt_tokens = context;
     core.step({}, s, out), look();
   }
@@ -73,7 +79,8 @@ void step_cost(std::uint32_t sequences, std::uint32_t context) {
   const int rounds = 500;
   const auto start = Clock::now();
   for (int i = 0; i < rounds; ++i) done();
-  std::printf("WorkerCore::step, %u sequences, context %u: %.1f us\n", sequences, context, since(start) / rounds * 1e6);
+  std::printf("WorkerCore::step, %u sequences, context %u: %.1f us\n", sequences, context,
+              since(start) / rounds * 1e6);
 }
 
 }  // namespace

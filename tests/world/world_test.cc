@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goal: the production cores keep every promise under faults, and a world is the same each time. Method: worlds from seeds
-// with invariants after each event; planted bugs that the invariants must catch.
+// Goal: the production cores keep every promise under faults, and a world is the same each time.
+// Method: worlds from seeds with invariants after each event; planted bugs that the invariants must
+// catch.
 #include <gtest/gtest.h>
 
 #include "simulator/world/run.h"
@@ -29,8 +30,10 @@ TEST(World, Swarm_NoSeedBreaksAnInvariant) {
     ADD_FAILURE() << f.violation << "\nrerun: infos simulate --fuzz --seeds 1 --seed " << f.seed;
   }
   EXPECT_EQ(report.faults.size(), 12U) << "a kind of fault never struck: " << to_json(report);
-  for (const char* outcome : {"stop", "length", "cancelled", "rejected-400", "rejected-404", "rejected-429"}) {
-    EXPECT_TRUE(report.outcomes.contains(outcome)) << outcome << " never happened: " << to_json(report);
+  for (const char* outcome :
+       {"stop", "length", "cancelled", "rejected-400", "rejected-404", "rejected-429"}) {
+    EXPECT_TRUE(report.outcomes.contains(outcome))
+        << outcome << " never happened: " << to_json(report);
   }
 }
 
@@ -51,7 +54,8 @@ TEST(World, Recording_ReplaysToTheSameHashes) {
     const Result<ReplayReport> again = replay(report.recording);
     ASSERT_TRUE(again.ok()) << again.error().message;
     EXPECT_TRUE(again->matches) << to_json(*again);
-    for (const ReplayedCore& core : again->cores) EXPECT_GE(core.compared, core.events > 0 ? 1U : 0U);
+    for (const ReplayedCore& core : again->cores)
+      EXPECT_GE(core.compared, core.events > 0 ? 1U : 0U);
     replayed += again->events;
     EXPECT_EQ(again->hash, replay(report.recording)->hash);
   }
@@ -84,9 +88,14 @@ TEST(World, TamperedRecording_DoesNotMatch) {
   EXPECT_TRUE(replay(recording.substr(0, recording.size() - 1))->torn);
   EXPECT_FALSE(replay("nonsense").ok());
   Recorder recorder;
-  EXPECT_EQ(replay(recording_header() + recorder.start(1, WorkerConfig{.kv_blocks = 9, .block_tokens = 0})).error().code,
+  EXPECT_EQ(replay(recording_header() +
+                   recorder.start(1, WorkerConfig{.kv_blocks = 9, .block_tokens = 0}))
+                .error()
+                .code,
             ErrorCode::corrupt);
-  EXPECT_FALSE(replay(recording_header() + recorder.start(1, WorkerConfig{.kv_blocks = 4'000'000'000})).ok());
+  EXPECT_FALSE(
+      replay(recording_header() + recorder.start(1, WorkerConfig{.kv_blocks = 4'000'000'000}))
+          .ok());
 }
 
 /// Planted bugs: each must be caught by some invariant within a few seeds, and named.
@@ -97,28 +106,80 @@ struct Bug {
 };
 const Bug kBugs[] = {
     {"none", nullptr, nullptr},
-    {"a delivery is lost", [](GatewayEffects& e) { std::erase_if(e, [](const GatewayEffect& x) { return std::holds_alternative<Deliver>(x); }); }, nullptr},
+    {"a delivery is lost",
+     [](GatewayEffects& e) {
+       std::erase_if(e, [](const GatewayEffect& x) { return std::holds_alternative<Deliver>(x); });
+     },
+     nullptr},
     {"a delivery is repeated",
-     [](GatewayEffects& e) { for (std::size_t i = e.size(); i-- > 0;) if (std::holds_alternative<Deliver>(e[i])) { e.push_back(e[i]); return; } }, nullptr},
+     [](GatewayEffects& e) {
+       for (std::size_t i = e.size(); i-- > 0;)
+         if (std::holds_alternative<Deliver>(e[i])) {
+           e.push_back(e[i]);
+           return;
+         }
+     },
+     nullptr},
     {"a token is changed",
-     [](GatewayEffects& e) { for (auto& x : e) if (auto* d = std::get_if<Deliver>(&x)) d->tokens[0].token ^= 1; }, nullptr},
-    {"a last word is lost", [](GatewayEffects& e) { std::erase_if(e, [](const GatewayEffect& x) { return std::holds_alternative<Finish>(x); }); }, nullptr},
+     [](GatewayEffects& e) {
+       for (auto& x : e)
+         if (auto* d = std::get_if<Deliver>(&x)) d->tokens[0].token ^= 1;
+     },
+     nullptr},
+    {"a last word is lost",
+     [](GatewayEffects& e) {
+       std::erase_if(e, [](const GatewayEffect& x) { return std::holds_alternative<Finish>(x); });
+     },
+     nullptr},
     {"a last word is repeated",
-     [](GatewayEffects& e) { for (std::size_t i = e.size(); i-- > 0;) if (std::holds_alternative<Finish>(e[i])) { e.push_back(e[i]); return; } }, nullptr},
-    {"a submission is lost", [](GatewayEffects& e) {
-       std::erase_if(e, [](const GatewayEffect& x) { const auto* s = std::get_if<SendWorker>(&x); return s && std::holds_alternative<Submit>(s->message); });
-     }, nullptr},
-    {"two blocks of a table are swapped", nullptr, [](WorkerEffects& e) {
+     [](GatewayEffects& e) {
+       for (std::size_t i = e.size(); i-- > 0;)
+         if (std::holds_alternative<Finish>(e[i])) {
+           e.push_back(e[i]);
+           return;
+         }
+     },
+     nullptr},
+    {"a submission is lost",
+     [](GatewayEffects& e) {
+       std::erase_if(e, [](const GatewayEffect& x) {
+         const auto* s = std::get_if<SendWorker>(&x);
+         return s && std::holds_alternative<Submit>(s->message);
+       });
+     },
+     nullptr},
+    {"two blocks of a table are swapped", nullptr,
+     [](WorkerEffects& e) {
        for (auto& x : e) {
-         if (auto* run = std::get_if<RunStep>(&x)) for (auto& s : run->sequences) if (s.blocks.size() > 1) std::swap(s.blocks[0], s.blocks[1]);
+         if (auto* run = std::get_if<RunStep>(&x))
+           for (auto& s : run->sequences)
+             if (s.blocks.size() > 1) std::swap(s.blocks[0], s.blocks[1]);
        }
      }},
-    {"a step starts one row late", nullptr, [](WorkerEffects& e) {
-       for (auto& x : e) if (auto* run = std::get_if<RunStep>(&x)) for (auto& s : run->sequences) if (s.tokens.size() > 1) s.tokens.erase(s.tokens.begin()), ++s.start;
+    {"a step starts one row late", nullptr,
+     [](WorkerEffects& e) {
+       for (auto& x : e)
+         if (auto* run = std::get_if<RunStep>(&x))
+           for (auto& s : run->sequences)
+             if (s.tokens.size() > 1) s.tokens.erase(s.tokens.begin()), ++s.start;
      }},
-    {"a sampler stays open", nullptr, [](WorkerEffects& e) { std::erase_if(e, [](const WorkerEffect& x) { return std::holds_alternative<CloseSequence>(x); }); }},
-    {"a report is lost", nullptr, [](WorkerEffects& e) { std::erase_if(e, [](const WorkerEffect& x) { return std::holds_alternative<Report>(x); }); }},
-    {"a step runs twice", nullptr, [](WorkerEffects& e) { for (std::size_t i = e.size(); i-- > 0;) if (std::holds_alternative<RunStep>(e[i])) { e.push_back(e[i]); return; } }},
+    {"a sampler stays open", nullptr,
+     [](WorkerEffects& e) {
+       std::erase_if(
+           e, [](const WorkerEffect& x) { return std::holds_alternative<CloseSequence>(x); });
+     }},
+    {"a report is lost", nullptr,
+     [](WorkerEffects& e) {
+       std::erase_if(e, [](const WorkerEffect& x) { return std::holds_alternative<Report>(x); });
+     }},
+    {"a step runs twice", nullptr,
+     [](WorkerEffects& e) {
+       for (std::size_t i = e.size(); i-- > 0;)
+         if (std::holds_alternative<RunStep>(e[i])) {
+           e.push_back(e[i]);
+           return;
+         }
+     }},
 };
 
 TEST(World, PlantedBugs_AreCaught) {
@@ -128,13 +189,15 @@ TEST(World, PlantedBugs_AreCaught) {
       SimulateOptions options = fuzz_options(seed, 20);
       options.faults = {};
       options.workload.nonsense = 0;
-      options.worker.kv_blocks = 60, options.worker.max_context = 60, options.workload.prompt_tokens_max = 40;
+      options.worker.kv_blocks = 60, options.worker.max_context = 60,
+      options.workload.prompt_tokens_max = 40;
       options.converge_within = seconds(200);
       if (bug.gateway) options.spoil_gateway = bug.gateway;
       if (bug.worker) options.spoil_worker = bug.worker;
       caught = simulate(options).violation;
     }
-    EXPECT_EQ(caught.empty(), bug.gateway == nullptr && bug.worker == nullptr) << bug.name << ": " << caught;
+    EXPECT_EQ(caught.empty(), bug.gateway == nullptr && bug.worker == nullptr)
+        << bug.name << ": " << caught;
     std::printf("  planted: %-36s caught: %s\n", bug.name, caught.c_str());
   }
 }

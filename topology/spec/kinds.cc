@@ -5,8 +5,7 @@
 
 namespace infos {
 
-// ---- Cluster
-// -----------------------------------------------------------------------------------------------------
+// ---- Cluster ----
 
 static void describe(Fields& f, DeviceSpec& d) {
   d.place = f.place();
@@ -55,8 +54,7 @@ static void describe(Fields& f, ClusterSpec& c) {
   f.object("state", c.state, not_yet("where the controller keeps what it must not forget"));
 }
 
-// ---- Model
-// -------------------------------------------------------------------------------------------------------
+// ---- Model ----
 
 static void describe(Fields& f, SloSpec& s) {
   f.duration("ttft", s.ttft, not_yet("time to the first token"));
@@ -119,8 +117,7 @@ static void describe(Fields& f, ModelSpec& m) {
   f.object("engine", m.engine, "options of each worker's engine");
 }
 
-// ---- Workload
-// ----------------------------------------------------------------------------------------------------
+// ---- Workload ----
 
 static void describe(Fields& f, ArrivalSpec& a) {
   a.place = f.place();
@@ -171,8 +168,7 @@ static void describe(Fields& f, WorkloadSpec& w) {
   f.duration("duration", w.duration, not_yet("ends after so long"));
 }
 
-// ---- Policy, Tenant
-// ----------------------------------------------------------------------------------------------
+// ---- Policy, Tenant ----
 
 static void describe(Fields& f, AdmissionSpec& a) {
   f.count("max_queue", a.max_queue, 0, 1u << 20,
@@ -224,8 +220,7 @@ static void describe(Fields& f, TenantSpec& t) {
   f.count("priority", t.priority, 0, 100, not_yet("higher goes first"));
 }
 
-// ---- the kinds
-// ---------------------------------------------------------------------------------------------------
+// ---- the kinds ----
 
 namespace {
 template <typename T>

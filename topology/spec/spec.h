@@ -36,8 +36,7 @@ struct SpecRef {
 /// Logical cores: "0-3,8" written out.
 using CoreList = std::vector<std::uint32_t>;
 
-// ---- Cluster
-// -----------------------------------------------------------------------------------------------------
+// ---- Cluster ----
 
 struct DeviceSpec {
   SpecPlace place;
@@ -80,8 +79,7 @@ struct ClusterSpec {
   StateSpec state;
 };
 
-// ---- Model
-// -------------------------------------------------------------------------------------------------------
+// ---- Model ----
 
 struct SloSpec {
   std::optional<Duration> ttft;  ///< to the first token
@@ -133,8 +131,7 @@ struct ModelSpec {
   EngineSpec engine;
 };
 
-// ---- Workload
-// ----------------------------------------------------------------------------------------------------
+// ---- Workload ----
 
 enum class ArrivalProcess { poisson, constant, gamma, closed };
 struct ArrivalSpec {
@@ -183,8 +180,7 @@ struct WorkloadSpec {
   std::optional<Duration> duration;
 };
 
-// ---- Policy, Tenant
-// ----------------------------------------------------------------------------------------------
+// ---- Policy, Tenant ----
 
 struct AdmissionSpec {
   std::uint32_t max_queue = 1024;
@@ -229,8 +225,7 @@ struct TenantSpec {
   std::uint32_t priority = 0;
 };
 
-// ---- reading
-// -----------------------------------------------------------------------------------------------------
+// ---- reading ----
 
 struct SpecSet {
   std::vector<ClusterSpec> clusters;  ///< at most one
