@@ -47,8 +47,7 @@ typedef struct infos_error {
   char message[256]; /* one sentence, NUL-terminated */
 } infos_error;
 
-/* ---- data types
- * ---------------------------------------------------------------------------------------------- */
+/* ---- data types ---- */
 
 /* Block formats are those of GGUF, byte for byte: Q8_0 and Q4_0 hold 32 weights a block (34 and 18
  * bytes), Q4_K and Q6_K hold 256 (144 and 210 bytes). A row of a matrix is a whole number of
@@ -67,8 +66,7 @@ typedef enum infos_dtype {
   INFOS_Q6_K = 19
 } infos_dtype;
 
-/* ---- phase graph
- * --------------------------------------------------------------------------------------------- */
+/* ---- phase graph ---- */
 
 /* Symbolic dimensions. */
 #define INFOS_DIM_TOKENS (-1) /* rows of the batch: all tokens of this step */
@@ -208,8 +206,7 @@ typedef struct infos_artifact infos_artifact; /* a compiled graph without weight
 typedef struct infos_program infos_program; /* an artifact loaded with weights, ready to execute */
 typedef struct infos_kv infos_kv;           /* a paged KV pool */
 
-/* ---- compile and load
- * ---------------------------------------------------------------------------------------- */
+/* ---- compile and load ---- */
 
 /* The shapes that an artifact must serve. */
 typedef struct infos_bucket {
