@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/engine/bench/limits.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "topology/base/check.h"
+
 namespace infos {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kReadBytes = std::size_t{1} << 30;  // beyond every last-level cache
-constexpr int kRounds = 3;
+constexpr std::size_t kReadBytes = std::size_t{1} << 30;  // several times a last-level cache
+constexpr int kRounds = 10;  // a limit is what the machine can do at its best moment
 
-/// Runs `work(thread)` on all threads at once; the best of three rounds. Units: s.
+/// Runs `work(thread)` on all threads at once; the best of all rounds. Units: s.
 double best_seconds(std::uint32_t threads, const std::function<void(std::uint32_t)>& work) {
   double best = 1e300;
   for (int round = 0; round < kRounds; ++round) {
@@ -47,7 +50,9 @@ void keep(T& value) {
 }
 
 using Words = std::uint64_t __attribute__((vector_size(64)));
-void read_all(const std::byte* from, std::size_t bytes) {
+constexpr std::size_t kAhead = 4096;  // bytes: hardware prefetch stops at every 4 KiB page
+
+void read_plain(const std::byte* from, std::size_t bytes) {
   const auto* words = reinterpret_cast<const Words*>(from);
   Words a{}, b{}, c{}, d{};
   for (std::size_t i = 0; i + 4 <= bytes / sizeof(Words); i += 4) {
@@ -59,6 +64,48 @@ void read_all(const std::byte* from, std::size_t bytes) {
   a ^= b ^ c ^ d;
   keep(a);
 }
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) void read_avx512(const std::byte* from, std::size_t bytes) {
+  constexpr int kStreams = 8;
+  __m512i sums[kStreams];
+  for (auto& s : sums) s = _mm512_setzero_si512();
+  for (std::size_t i = 0; i + 64 * kStreams <= bytes; i += 64 * kStreams) {
+#pragma GCC unroll 8
+    for (int s = 0; s < kStreams; ++s) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + i + 64 * s + kAhead), _MM_HINT_T0);
+      sums[s] = _mm512_xor_si512(sums[s], _mm512_load_si512(from + i + 64 * s));
+    }
+  }
+  for (auto& s : sums) keep(s);
+}
+#endif
+
+void read_all(const std::byte* from, std::size_t bytes) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return read_avx512(from, bytes);
+#endif
+  read_plain(from, bytes);
+}
+
+/// Memory in huge pages where the kernel gives them: page walks are not what is measured.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes) : bytes_(bytes) {
+    void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    INFOS_CHECK(at != MAP_FAILED);
+    data_ = static_cast<std::byte*>(at);
+    ::madvise(data_, bytes_, MADV_HUGEPAGE);
+  }
+  ~Buffer() { ::munmap(data_, bytes_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
 
 // Twelve accumulators hide the latency of a fused multiply-add on every core of today.
 constexpr int kChains = 12;
@@ -160,16 +207,13 @@ double ops_per_second(std::uint32_t threads, const Loop& loop) {
 
 MachineLimits measure_limits(std::uint32_t threads) {
   MachineLimits limits;
-  const std::size_t slice = kReadBytes / threads / 4096 * 4096;
-  std::vector<std::unique_ptr<Words[]>> slices(threads);
+  const std::size_t slice = kReadBytes / threads / kAhead * kAhead;
+  const Buffer buffer(slice * threads);
   best_seconds(threads, [&](std::uint32_t i) {
-    if (slices[i] != nullptr) return;
-    slices[i].reset(new Words[slice / sizeof(Words)]);
-    std::fill_n(reinterpret_cast<std::uint64_t*>(slices[i].get()), slice / 8, std::uint64_t{i} + 1);
+    std::fill_n(reinterpret_cast<std::uint64_t*>(buffer.data() + slice * i), slice / 8, i + 1);
   });
-  const double seconds = best_seconds(threads, [&](std::uint32_t i) {
-    read_all(reinterpret_cast<const std::byte*>(slices[i].get()), slice);
-  });
+  const double seconds =
+      best_seconds(threads, [&](std::uint32_t i) { read_all(buffer.data() + slice * i, slice); });
   limits.read_bytes_per_second = static_cast<double>(slice) * threads / seconds;
   limits.f32_flops = ops_per_second(threads, f32_loop());
   limits.int8_ops = ops_per_second(threads, int8_loop());

@@ -9,7 +9,7 @@
 namespace infos {
 
 struct MachineLimits {
-  double read_bytes_per_second = 0;  ///< best of three passes over memory that no cache holds
+  double read_bytes_per_second = 0;  ///< best of ten passes over 1 GiB
   double f32_flops = 0;              ///< fused multiply-adds counted as two
   double int8_ops = 0;               ///< 8-bit dot products, likewise
 };
