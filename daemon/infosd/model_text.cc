@@ -8,7 +8,8 @@
 
 namespace infos {
 
-Result<ServedModel> load_served_model(const std::string& name, const std::string& source) {
+Result<ServedModel> load_served_model(const std::string& name, const std::string& source,
+                                      std::uint32_t max_context) {
   const std::unique_ptr<Checkpoint> checkpoint = INFOS_TRY(open_checkpoint(source));
   const TokenizerSource& text = checkpoint->tokenizer();
   ServedModel model;
@@ -18,6 +19,7 @@ Result<ServedModel> load_served_model(const std::string& name, const std::string
   model.eos_token = text.eos_token;
   model.generation = checkpoint->generation();
   model.config = checkpoint->config();
+  if (max_context != 0) model.config.max_context = max_context;
   if (!text.chat_template.empty()) {
     auto parsed = ChatTemplate::parse(text.chat_template);
     if (parsed.ok())

@@ -180,9 +180,14 @@ Result<CheckedSpec> Node::check(std::string yaml, const std::string& name,
   return spec;
 }
 
+/// What the gateway's side of a model depends on: two models with the same are served alike.
+std::string Node::text_identity(const ModelSpec& model) {
+  return fmt::format("{}\n{}", model.source, model.engine.max_context);
+}
+
 std::map<std::string, std::string> Node::served_sources() const {
   std::map<std::string, std::string> sources;
-  for (const ModelSpec& model : serving_.set.models) sources[model.name] = model.source;
+  for (const ModelSpec& model : serving_.set.models) sources[model.name] = text_identity(model);
   return sources;
 }
 
@@ -193,8 +198,8 @@ Status Node::load_models(CheckedSpec& spec,
   std::string errors;
   for (const ModelSpec& model : spec.set.models) {
     const auto found = served.find(model.name);
-    if (found != served.end() && found->second == model.source) continue;
-    auto loaded = load_served_model(model.name, model.source);
+    if (found != served.end() && found->second == text_identity(model)) continue;
+    auto loaded = load_served_model(model.name, model.source, model.engine.max_context);
     if (loaded.ok())
       spec.models.push_back(*std::move(loaded));
     else

@@ -72,6 +72,7 @@ class Node final : private WorkerListener {
   Status listen();
   void store(CheckedSpec spec, std::function<void(Result<std::size_t>)> done);
   void act(CheckedSpec spec);
+  static std::string text_identity(const ModelSpec& model);
   std::map<std::string, std::string> served_sources() const;
 
   boost::asio::io_context& io_;
