@@ -76,10 +76,16 @@ void sync_folder(const std::string& path) {
   if (fd) ::fsync(fd.get());
 }
 
-/// Moves a damaged file and its WAL aside. Returns: its new name.
+bool has_content(const std::string& path) {
+  std::error_code failed;
+  const auto bytes = fs::file_size(path, failed);
+  return !failed && bytes > 0;
+}
+
+/// Moves a damaged file and its WAL aside; the file itself may be missing. Returns: its new name.
 Result<std::string> quarantine(const std::string& path) {
   const std::string aside = path + ".damaged-" + time_suffix();
-  if (::rename(path.c_str(), aside.c_str()) != 0)
+  if (::rename(path.c_str(), aside.c_str()) != 0 && errno != ENOENT)
     return system_error(path, "it is damaged and cannot be moved aside");
   for (const char* suffix : {"-wal", "-shm", "-journal"})
     ::rename((path + suffix).c_str(), (aside + suffix).c_str());
@@ -139,6 +145,10 @@ Result<SqliteRows> open_last_good(const std::string& path, const SqliteStoreOpti
     story += "; there is no snapshot: the state is empty now";
     return SqliteRows::open(path, options);
   }
+  if (!has_content(snapshot)) {
+    story += "; its snapshot is empty: the state is empty now";
+    return SqliteRows::open(path, options);
+  }
   if (!fs::copy_file(snapshot, path, failed))
     return Error{ErrorCode::io, fmt::format("state file {}: its snapshot cannot be copied: {}",
                                             path, failed.message())};
@@ -154,16 +164,30 @@ Result<SqliteRows> open_last_good(const std::string& path, const SqliteStoreOpti
   return SqliteRows::open(path, options);
 }
 
+/// A state file that has a snapshot has had content. SQLite would take one that is gone or of no
+/// bytes (a crash between moving it aside and copying the snapshot, a full disk, a mishap) for a
+/// new one, and the first snapshot of that would overwrite the last good state.
+Result<SqliteRows> open_rows(const std::string& path, const SqliteStoreOptions& options) {
+  std::error_code failed;
+  if (!has_content(path) && fs::exists(path + ".snapshot", failed)) {
+    if (!fs::exists(path, failed)) return Error{ErrorCode::corrupt, "it is gone"};
+    if (fs::is_regular_file(path, failed)) return Error{ErrorCode::corrupt, "it has no bytes"};
+  }
+  return SqliteRows::open(path, options);
+}
+
 }  // namespace
 
 Result<OpenedStore> open_sqlite_store(const std::string& path, const SqliteStoreOptions& options) {
   UniqueFd lock = INFOS_TRY(lock_file(path));
   OpenedStore opened;
-  auto rows = SqliteRows::open(path, options);
+  auto rows = open_rows(path, options);
   if (!rows.ok()) {
     if (rows.error().code != ErrorCode::corrupt) return with_path(path, rows.error());
     opened.recovery = fmt::format("state file {} is damaged ({})", path, rows.error().message);
-    opened.recovery += fmt::format("; it was moved to {}", INFOS_TRY(quarantine(path)));
+    const bool moved = fs::exists(path);
+    const std::string aside = INFOS_TRY(quarantine(path));
+    if (moved) opened.recovery += fmt::format("; it was moved to {}", aside);
     rows = open_last_good(path, options, opened.recovery);
     if (!rows.ok()) return with_path(path, rows.error());
     log_error("state", "the state was damaged", {{"recovery", opened.recovery}});

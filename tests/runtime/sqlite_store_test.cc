@@ -136,6 +136,7 @@ std::vector<Damage> damages() {
       {"FirstPage", flip(110)},
       {"SecondPage", flip(4096)},
       {"Truncated", [](const std::string& path) { ASSERT_EQ(::truncate(path.c_str(), 5000), 0); }},
+      {"Emptied", [](const std::string& path) { ASSERT_EQ(::truncate(path.c_str(), 0), 0); }},
       {"NotADatabase",
        [](const std::string& path) {
          write_file(path,
@@ -158,7 +159,7 @@ std::vector<Damage> damages() {
        [](const std::string& path) { tamper(path, "DELETE FROM audit WHERE revision=3"); }}};
 }
 
-class SqliteDamage : public testing::TestWithParam<Damage> {
+class SqliteLoss : public testing::Test {
  protected:
   void SetUp() override {
     const auto store = open_at(path);
@@ -168,6 +169,7 @@ class SqliteDamage : public testing::TestWithParam<Damage> {
   test::Folder folder;
   const std::string path = folder / "s.db";
 };
+class SqliteDamage : public SqliteLoss, public testing::WithParamInterface<Damage> {};
 
 TEST_P(SqliteDamage, IsMovedAsideAndTheSnapshotTakesItsPlace) {
   GetParam().act(path);
@@ -194,6 +196,23 @@ TEST_P(SqliteDamage, OfTheSnapshotToo_StartsEmptyAndSaysSo) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SqliteDamage, testing::ValuesIn(damages()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(SqliteLoss, FileGone_TheSnapshotTakesItsPlace) {
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  auto opened = open_sqlite_store(path);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_THAT(opened->recovery, HasSubstr("it is gone"));
+  EXPECT_EQ(list(*opened->store, "").value().rows.size(), 3u);
+}
+
+TEST_F(SqliteLoss, FileAndSnapshotGone_IsANewStore) {
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  ASSERT_EQ(::unlink((path + ".snapshot").c_str()), 0);
+  auto opened = open_sqlite_store(path);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ(opened->recovery, "");
+  EXPECT_TRUE(list(*opened->store, "").value().rows.empty());
+}
 
 TEST(SqliteStore, DamagedWithoutSnapshot_StartsEmptyAndSaysSo) {
   test::Folder folder;
