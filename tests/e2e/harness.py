@@ -18,6 +18,7 @@ BIN = pathlib.Path(os.environ.get("INFOS_BIN", SOURCE / "build/release/bin"))
 DATA = pathlib.Path(os.environ.get("INFOS_TEST_DATA", SOURCE / "../shared/data"))
 DEMO = SOURCE / "configs/demo/infos-demo.gguf"
 SKIP = 77
+SANITIZER = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error: ")
 
 
 def need(path):
@@ -70,10 +71,20 @@ class Server:
                 self.process.kill()
                 self.process.wait()
                 raise RuntimeError(f"infosd ignored SIGTERM for 30 s:\n{self.logs()}")
-        if kind is not None:
+        reports = self.sanitizer_reports()
+        if kind is not None or reports:
             print(self.logs(), file=sys.stderr)
         self.log.close()
         self.folder.cleanup()
+        if kind is None and reports:
+            raise RuntimeError(f"a sanitizer reported:\n{reports}")
+
+    def sanitizer_reports(self):
+        """What sanitizers said in infosd and its workers (a worker that they end is restarted, so its status is not seen)."""
+        with open(self.log_path) as file:
+            log = file.read()
+        found = SANITIZER.search(log)
+        return log[found.start():found.start() + 16000] if found else ""
 
     def worker_pids(self):
         """The worker processes that this infosd started."""
