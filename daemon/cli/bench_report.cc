@@ -150,11 +150,12 @@ std::string report_table(const Report& r) {
   if (r.has_slo)
     out += fmt::format("goodput {:.2f} requests/s: {:.1f} % met the SLO\n", r.goodput,
                        100 * r.met_slo);
-  out +=
-      "\n" +
-      print_table({"ms", "MEAN", "P50", "P90", "P95", "P99", "MAX"},
-                  {spread_row("first token", r.ttft_ms), spread_row("per token after", r.tpot_ms),
-                   spread_row("between chunks", r.gap_ms), spread_row("whole answer", r.total_ms)});
+  if (r.answered > 0)
+    out += "\n" +
+           print_table(
+               {"ms", "MEAN", "P50", "P90", "P95", "P99", "MAX"},
+               {spread_row("first token", r.ttft_ms), spread_row("per token after", r.tpot_ms),
+                spread_row("between chunks", r.gap_ms), spread_row("whole answer", r.total_ms)});
   for (const auto& [message, n] : r.errors)
     out += fmt::format("{} x {}\n", n, safe_for_terminal(message));
   return out;

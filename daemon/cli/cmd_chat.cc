@@ -101,6 +101,7 @@ int say(Talk& talk, const std::string& question) {
     return complain(kFailed, answer.error());
   }
   std::printf("\n");
+  std::fflush(stdout);  // the statistics go to stderr, after it
   talk.messages.push_back({{"role", "assistant"}, {"content", answer->text}});
   if (talk.stats == Talk::Stats::yes)
     std::fprintf(stderr, "(%llu prompt tokens, %llu answer tokens, ended by %s)\n",
@@ -183,6 +184,8 @@ int run_chat(const Invocation& given) {
   if (given.has("system"))
     talk.messages.push_back({{"role", "system"}, {"content", given.text("system")}});
   const auto models = list_models(talk.endpoint, talk.api_key);
+  if (!models.ok() && models.error().code == ErrorCode::invalid_argument)
+    return complain(kFailed, models.error());  // a server answered
   if (!models.ok())
     return complain(kFailed, models.error().message + "; start a server with `infos up`");
   const auto message = choose(given, *models, talk);

@@ -125,7 +125,7 @@ void describe_simulate(boost::program_options::options_description_easy_init add
       "of one run; with --fuzz: of each seed (default 60)");
   add("rate", text("R")->default_value("20"), "requests per second, in virtual time");
   add("workers", text("N")->default_value("1"), "of the modelled node");
-  add("record", text("FILE"), "write what the cores were told, for --replay");
+  add("record", text("FILE"), "write what the cores were told, for --replay; not with --fuzz");
   describe_output(add);
 }
 
@@ -133,6 +133,8 @@ int run_simulate(const Invocation& given) {
   const Output output = INFOS_CLI_TRY(output_option(given));
   if (given.has("replay") && given.has("fuzz"))
     return complain(kUsage, "simulate: want one of --fuzz and --replay");
+  if (given.has("record") && (given.has("replay") || given.has("fuzz")))
+    return complain(kUsage, "simulate: --record is of one healthy run: not with --fuzz, --replay");
   if (given.has("replay")) return run_replay(given.text("replay"), output);
   return given.has("fuzz") ? run_fuzz(given, output) : run_once(given, output);
 }

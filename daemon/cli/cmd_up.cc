@@ -152,8 +152,10 @@ Progress read_progress(const std::string& socket) {
 }
 
 void print_banner(const std::string& url, const std::string& socket) {
-  Endpoint endpoint = parse_endpoint(url).value();
-  const auto models = list_models(endpoint, "");
+  Endpoint admin;
+  admin.unix_path = socket;
+  const auto models = list_models(admin, "");  // there no key is asked for
+  const bool locked = !list_models(parse_endpoint(url).value(), "").ok();
   const std::string model = models.ok() && !models->empty() ? models->front() : "MODEL";
   const std::string socket_hint = socket == default_admin_socket() ? "" : " --socket " + socket;
   const std::string url_hint = url == "http://127.0.0.1:8080" ? "" : " --url " + url;
@@ -161,11 +163,12 @@ void print_banner(const std::string& url, const std::string& socket) {
   std::printf("  models    %s/v1/models\n  health    %s/ready\n  metrics   %s/metrics\n\n",
               url.c_str(), url.c_str(), url.c_str());
   std::printf(
-      "ask it:\n  curl %s/v1/chat/completions -H 'content-type: application/json' \\\n"
+      "ask it:\n  curl %s/v1/chat/completions -H 'content-type: application/json' %s\\\n"
       "    -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": "
       "\"Hello!\"}]}'\n"
-      "  infos chat%s %s \"Hello!\"\n",
-      url.c_str(), model.c_str(), url_hint.c_str(), model.c_str());
+      "  infos chat%s%s %s \"Hello!\"\n",
+      url.c_str(), locked ? "-H 'authorization: Bearer KEY' " : "", model.c_str(), url_hint.c_str(),
+      locked ? " --api-key KEY" : "", model.c_str());
   std::printf("look:\n  infos get workers%s\n\nCtrl-C ends it.\n", socket_hint.c_str());
   std::fflush(stdout);
 }
@@ -270,10 +273,10 @@ void describe_up(boost::program_options::options_description_easy_init add) {
   add("insecure", "allow --host off loopback, without TLS");
   add("state", text("FILE"), "database that keeps what was applied over restarts");
   add("threads", text("N"), "compute threads of each model; default: all cores");
-  add("cores", text("LIST"), "pin to these cores, as in 0-3");
+  add("cores", text("LIST"), "pin the threads to these cores, as in 0-3");
   add("kv-memory", text("SIZE"), "memory of each model's KV pool, as in 2GiB");
   add("max-running", text("N"), "sequences that run at once, of each model");
-  add("api-keys", text("FILE"), "one key a line; clients must send one");
+  add("api-keys", text("FILE"), "a line is KEY or KEY TENANT; clients must send a KEY");
   add("record", text("FILE"), "write every event, for `infos simulate --replay`");
   add("admin-socket", text("PATH"), "socket for `infos get`, `infos apply`");
   add("log-level", text("LEVEL")->default_value("warn"), "debug, info, warn, error or off");

@@ -29,17 +29,18 @@ std::string help_of(const Command& command) {
   return out.str();
 }
 
-std::string help_of_all() {
+std::string help_of_all(const std::string& prefix) {
   std::string out =
       "infos: the inference operating system, from the command line\n\nusage: infos COMMAND "
       "[options]\n\n";
+  const auto listed = [&](const Command& command) {
+    return command.listed == Command::Listed::yes && std::string(command.name).starts_with(prefix);
+  };
   std::size_t width = 0;
   for (const Command& command : commands())
-    if (command.listed == Command::Listed::yes)
-      width = std::max(width, std::string(command.name).size());
+    if (listed(command)) width = std::max(width, std::string(command.name).size());
   for (const Command& command : commands())
-    if (command.listed == Command::Listed::yes)
-      out += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
+    if (listed(command)) out += fmt::format("  {:<{}}  {}\n", command.name, width, command.summary);
   return out +
          "\n`infos COMMAND --help` says more. Exit codes: 0 done, 1 it failed, 2 asked wrongly.\n";
 }

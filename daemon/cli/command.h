@@ -52,7 +52,7 @@ const std::vector<Command>& commands();
 boost::program_options::options_description options_of(const Command& command);
 /// What --help prints.
 std::string help_of(const Command& command);
-std::string help_of_all();
+std::string help_of_all(const std::string& prefix = "");
 
 /// Says on stderr "infos: what"; returns `code`.
 int complain(int code, const std::string& what);

@@ -23,6 +23,7 @@ const std::vector<Command>& commands() {
        "change what infosd serves to what spec files say",
        "[-f] FILE...",
        R"(All errors in the files are said at once, as file:line:column; then nothing is changed.
+infosd may refuse what --check lets pass: a model that is not there, what it cannot serve yet.
 The keys of a spec: docs/spec-reference.md.)",
        0,
        1024,

@@ -36,11 +36,17 @@ std::string second_words(const std::string& first) {
   return out;
 }
 
+bool asks_help(const std::string& word) { return word == "--help" || word == "-h"; }
+
 int unknown_command(const std::vector<std::string>& words) {
   const std::string second = second_words(words[0]);
+  if (!second.empty() && words.size() > 1 && asks_help(words[1]))
+    return std::fputs(help_of_all(words[0] + " ").c_str(), stdout), kDone;
+  if (!second.empty() && words.size() == 1)
+    return complain(kUsage, fmt::format("{}: want {} after it", words[0], second));
   if (!second.empty())
-    return complain(kUsage, fmt::format("{} '{}': want {}", words[0],
-                                        words.size() > 1 ? words[1].substr(0, 64) : "", second));
+    return complain(kUsage,
+                    fmt::format("{} '{}': want {}", words[0], words[1].substr(0, 64), second));
   return complain(kUsage, fmt::format("unknown command '{}'; `infos --help` lists them",
                                       words[0].substr(0, 64)));
 }
@@ -71,7 +77,12 @@ Result<Invocation> read_options(const Command& command, const std::vector<std::s
 
 int run(const std::vector<std::string>& words) {
   if (words.empty()) return std::fputs(help_of_all().c_str(), stderr), kUsage;
-  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help")
+  if (words[0] == "help" && words.size() > 1) {  // as in git: `help up` is `up --help`
+    std::vector<std::string> turned(words.begin() + 1, words.end());
+    turned.emplace_back("--help");
+    return run(turned);
+  }
+  if (asks_help(words[0]) || words[0] == "help")
     return std::fputs(help_of_all().c_str(), stdout), kDone;
   std::size_t taken = 0;
   const std::vector<std::string> asked =
@@ -83,6 +94,10 @@ int run(const std::vector<std::string>& words) {
   const Result<Invocation> given = read_options(*command, rest);
   if (!given.ok()) return complain(kUsage, given.error());
   if (given->has("help")) return std::fputs(help_of(*command).c_str(), stdout), kDone;
+  if (command->words_max == 0 && !given->words.empty())
+    return complain(kUsage,
+                    fmt::format("{}: takes options only, not '{}'; see `infos {} --help`",
+                                command->name, given->words[0].substr(0, 64), command->name));
   if (given->words.size() < command->words_min || given->words.size() > command->words_max)
     return complain(kUsage, fmt::format("{}: got {} word{}, want: infos {} {}", command->name,
                                         given->words.size(), given->words.size() == 1 ? "" : "s",

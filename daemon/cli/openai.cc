@@ -31,7 +31,10 @@ Result<std::vector<std::string>> list_models(const Endpoint& endpoint, const std
   call.target = "/v1/models";
   call.api_key = api_key;
   const HttpAnswer answer = INFOS_TRY(http_call(endpoint, call));
-  if (answer.status != 200) return Error{ErrorCode::unavailable, error_message(answer)};
+  if (answer.status != 200)
+    return Error{ErrorCode::invalid_argument,
+                 error_message(answer) +
+                     (answer.status == 401 ? " Here: --api-key KEY or $INFOS_API_KEY." : "")};
   json::error_code failed;
   const json::value value = json::parse(answer.body, failed);
   const json::value* data = failed ? nullptr : member(&value, "data");

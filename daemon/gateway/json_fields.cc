@@ -5,6 +5,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
+#include <charconv>
 #include <cmath>
 #include <new>
 #include <optional>
@@ -45,6 +46,12 @@ ApiError error_of(int status, std::string message, std::string_view code,
   return e;
 }
 
+/// As people write it: 0.01, not the 1E-2 of the JSON library.
+std::string number_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
 }  // namespace
 
 void refuse(std::string_view param, std::string message, std::string_view code) {
@@ -52,6 +59,7 @@ void refuse(std::string_view param, std::string message, std::string_view code) 
 }
 
 std::string shown(const json::value& value) {
+  if (value.is_double()) return number_text(value.get_double());
   if (value.is_object()) return "an object";
   if (value.is_array()) return value.as_array().empty() ? "[]" : "an array";
   std::string text = json::serialize(value);
@@ -95,10 +103,7 @@ double as_number(std::string_view param, const json::value& v, double low, doubl
   if (v.is_int64()) d = static_cast<double>(v.get_int64());
   if (v.is_uint64()) d = static_cast<double>(v.get_uint64());
   if (!d || !(*d >= low) || !(*d <= high)) {
-    refuse_type(param,
-                "a number from " + json::serialize(json::value(low)) + " to " +
-                    json::serialize(json::value(high)),
-                v);
+    refuse_type(param, "a number from " + number_text(low) + " to " + number_text(high), v);
   }
   return *d;
 }

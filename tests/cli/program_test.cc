@@ -91,6 +91,7 @@ TEST(Program, WrongUse_ExitsWithTwoAndOneSentence) {
       {"bench", "--url", "http://"},
       {"doctor", "--port", "0"},
       {"simulate", "--fuzz", "--replay", "x"},
+      {"simulate", "--fuzz", "--record", "x"},
       {"simulate", "--seed", "-1"},
       {"bench", "--help=yes"}};
   for (const auto& words : cases) {
@@ -100,6 +101,15 @@ TEST(Program, WrongUse_ExitsWithTwoAndOneSentence) {
     EXPECT_EQ(ran.code, 2) << "infos" << line << "\n" << ran.output;
     EXPECT_FALSE(ran.output.empty()) << line;
   }
+}
+
+TEST(Program, Help_OfTheFirstOfTwoWords_ListsTheSecond) {
+  const auto model = run_infos({"model", "--help"});
+  EXPECT_EQ(model.code, 0);
+  EXPECT_NE(model.output.find("model synth"), std::string::npos) << model.output;
+  EXPECT_EQ(model.output.find("plugin check"), std::string::npos) << model.output;
+  EXPECT_EQ(run_infos({"help", "plugin", "check"}).output,
+            run_infos({"plugin", "check", "--help"}).output);
 }
 
 TEST(Program, OptionsAreNotGuessed) { EXPECT_EQ(run_infos({"version", "--out", "json"}).code, 2); }
