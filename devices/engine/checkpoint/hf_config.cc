@@ -206,7 +206,7 @@ Result<std::string> chat_template(const JsonFields& fields) {
   if (!value || !value->is_array()) return INFOS_TRY(fields.text(key)).value_or("");
   std::optional<std::string> chosen;
   for (const auto& item : value->get_array()) {
-    const auto entry = INFOS_TRY(JsonFields::of(item, key));
+    const auto entry = INFOS_TRY(JsonFields::of(item, fields.place_of(key)));
     const auto name = INFOS_TRY(entry.text("name")).value_or("");
     if (!chosen || name == "default") chosen = INFOS_TRY(entry.text("template")).value_or("");
   }

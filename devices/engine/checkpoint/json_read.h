@@ -37,6 +37,8 @@ class JsonFields {
   /// Errors: corrupt, when the value is no object.
   static Result<JsonFields> of(const boost::json::value& value, const std::string& place);
 
+  /// Where the value of `key` stands, for JsonFields::of.
+  std::string place_of(std::string_view key) const { return place_ + ": " + std::string(key); }
   Error error(ErrorCode code, std::string_view key, const std::string& what) const;
   const boost::json::value* find(std::string_view key) const;  ///< null when missing or null
   Result<std::optional<double>> number(std::string_view key) const;
