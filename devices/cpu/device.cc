@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <charconv>
+#include <string>
 #include <string_view>
 
 namespace infos::cpu {
@@ -60,6 +61,23 @@ Result<Parsed> parse_options(std::string_view text) {
   return parsed;
 }
 
+/// Pinning to a core that this process may not use would fail silently, thread by thread.
+Status check_cores(const std::vector<std::uint32_t>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (cores.empty() || sched_getaffinity(0, sizeof set, &set) != 0) return {};
+  for (const std::uint32_t core : cores) {
+    if (core < CPU_SETSIZE && CPU_ISSET(core, &set)) continue;
+    std::string usable;
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) usable += (usable.empty() ? "" : ",") + std::to_string(i);
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("core {} cannot be used by this process; its cores are {}", core,
+                             usable)};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::uint32_t usable_cores() {
@@ -76,6 +94,7 @@ Result<std::unique_ptr<Device>> Device::open(const DeviceOptions& options) {
   if (threads > 1024)
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} threads, allowed up to 1024", threads)};
+  INFOS_TRY(check_cores(options.cores));
   std::unique_ptr<Device> device(new Device(kernels_for(parsed.isa)));
   device->cores_ = options.cores;
   device->memory_bytes_ = options.memory_bytes;
