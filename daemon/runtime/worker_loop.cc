@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "daemon/control/codec.h"
@@ -30,6 +32,31 @@ struct Overloaded : Fs... {
   using Fs::operator()...;
 };
 
+/// Who still wants the step that runs. A step of long prompts may take seconds: once all of its
+/// requests are cancelled it must not hold their blocks to its end.
+class WantedStep {
+ public:
+  /// Loop's thread, around Engine::step.
+  void begins(const RunStep& step) {
+    const std::lock_guard lock(mutex_);
+    for (const StepSequence& sequence : step.sequences) requests_.insert(sequence.request);
+  }
+  void has_ended() {
+    const std::lock_guard lock(mutex_);
+    requests_.clear();
+  }
+  /// Reader's thread. The engine is told under the lock: it is this step that is given up, and no
+  /// later one.
+  void cancel(RequestId request, Engine& engine) {
+    const std::lock_guard lock(mutex_);
+    if (requests_.erase(request) > 0 && requests_.empty()) engine.cancel();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<RequestId> requests_;
+};
+
 }  // namespace
 
 struct WorkerChannel::State {
@@ -43,6 +70,7 @@ struct WorkerChannel::State {
   std::atomic<Engine*> engine{nullptr};  ///< null while loading
   std::atomic<std::int64_t> leave_limit_ns{0};
   std::atomic<bool> ended{false};  ///< the loop has returned
+  WantedStep wanted_step;
   std::thread reader;
 
   void read_all();
@@ -69,7 +97,12 @@ bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
     }
     // Nothing runs while the model loads: there is nothing to drain.
     if (std::holds_alternative<Drain>(*message) && !engine.load()) ::_exit(0);
+    const auto* cancel = std::get_if<Cancel>(&*message);
+    const RequestId cancelled = cancel ? cancel->request : RequestId{};
     inbox.push(*std::move(message));
+    // After the push: when the step fails, the core must know already that nobody wants it.
+    Engine* running = engine.load();
+    if (cancelled && running) wanted_step.cancel(cancelled, *running);
   }
 }
 
@@ -109,10 +142,16 @@ namespace {
 
 class Loop {
  public:
-  Loop(Mailbox<ToWorker>& inbox, int socket, Engine& engine, const WorkerLoopOptions& options,
-       StatusPage& page, RecordingFile* recording)
-      : inbox_(inbox),
-        socket_(socket),
+  struct Link {
+    Mailbox<ToWorker>& inbox;
+    WantedStep& wanted_step;
+    int socket;
+  };
+  Loop(Link link, Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
+       RecordingFile* recording)
+      : inbox_(link.inbox),
+        wanted_step_(link.wanted_step),
+        socket_(link.socket),
         engine_(engine),
         options_(options),
         page_(page),
@@ -130,6 +169,7 @@ class Loop {
   void turn();
 
   Mailbox<ToWorker>& inbox_;
+  WantedStep& wanted_step_;
   const int socket_;
   Engine& engine_;
   const WorkerLoopOptions& options_;
@@ -186,14 +226,17 @@ void Loop::run_step() {
   }
   const Time started = monotonic_now();
   page_->step_started_ns.store(static_cast<std::uint64_t>(started.ns), std::memory_order_relaxed);
+  wanted_step_.begins(step);
   auto sampled = engine_.step(batch_);
+  wanted_step_.has_ended();
   const Duration took = monotonic_now() - started;
   page_->step_started_ns.store(0, std::memory_order_relaxed);
   page_->steps.fetch_add(1, std::memory_order_relaxed);
   turn();
   if (!sampled.ok()) {
-    log_error("worker", "a step failed",
-              {{"step", step.id.value}, {"why", sampled.error().message}});
+    if (sampled.error().code != ErrorCode::cancelled)
+      log_error("worker", "a step failed",
+                {{"step", step.id.value}, {"why", sampled.error().message}});
     return feed(StepFailed{step.id, sampled.error().message});
   }
   INFOS_CHECK(sampled->size() == draws);
@@ -270,8 +313,9 @@ WorkerLoopEnd WorkerChannel::run(Engine& engine, const WorkerLoopOptions& option
                                  RecordingFile* recording) {
   state_->leave_limit_ns = options.leave_limit.ns;
   state_->engine = &engine;
-  const WorkerLoopEnd end =
-      Loop(state_->inbox, state_->socket.get(), engine, options, page, recording).run();
+  const WorkerLoopEnd end = Loop({state_->inbox, state_->wanted_step, state_->socket.get()}, engine,
+                                 options, page, recording)
+                                .run();
   state_->finish();
   return state_->broken ? WorkerLoopEnd::protocol_error : end;
 }

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,10 @@ class FakeEngine final : public Engine {
   Result<std::vector<SampledToken>> step(std::span<const EngineSequence> sequences) override {
     ++steps;
     if (failing) return Error{ErrorCode::io, "the fake device failed"};
+    if (endless) {
+      wait_for_cancel();
+      return Error{ErrorCode::cancelled, "the step was cancelled"};
+    }
     std::vector<SampledToken> sampled;
     for (const EngineSequence& s : sequences) {
       INFOS_CHECK(open_.contains(s.request));
@@ -44,13 +50,34 @@ class FakeEngine final : public Engine {
   Result<std::vector<float>> logits(std::span<const EngineSequence>) override {
     return Error{ErrorCode::unsupported, "the fake engine has no logits"};
   }
-  void cancel() override {}
+  void cancel() override {
+    const std::lock_guard lock(mutex_);
+    in_endless_step_ = false;
+    changed_.notify_all();
+  }
+
+  /// Any thread: returns when a step runs that only cancel() ends.
+  void wait_for_endless_step() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return in_endless_step_; });
+  }
 
   std::size_t open_sequences() const { return open_.size(); }
   std::uint64_t steps = 0;
   std::atomic<bool> failing{false};  ///< any thread: steps fail
+  std::atomic<bool> endless{false};  ///< any thread: steps take until they are cancelled
 
  private:
+  void wait_for_cancel() {
+    std::unique_lock lock(mutex_);
+    in_endless_step_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !in_endless_step_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool in_endless_step_ = false;
   ModelConfig config_;
   std::map<RequestId, int> open_;
 };

@@ -123,6 +123,42 @@ TEST_F(WorkerLoopTest, ManySequences_GetTheirTokensInOrder) {
   EXPECT_EQ(page->kv_blocks_total.load(), engine.kv_blocks());
 }
 
+// The step itself must end: a step over a long prompt may take seconds.
+TEST_F(WorkerLoopTest, CancelOfAllOfARunningStep_GivesTheStepUpAndFreesTheBlocks) {
+  engine.endless = true;
+  start();
+  submit(1, 500, 10);
+  engine.wait_for_endless_step();
+  send(Cancel{RequestId{1}, Attempt{1}});
+  collect(1);
+  EXPECT_EQ(ended[RequestId{1}].reason, FinishReason::cancelled);
+  EXPECT_EQ(page->kv_blocks_used.load(), 0u);
+  engine.endless = false;
+  submit(2, 5, 10);
+  collect(2);
+  EXPECT_EQ(ended[RequestId{2}].reason, FinishReason::length);
+  EXPECT_EQ(tokens[RequestId{2}].size(), 10u);
+}
+
+TEST_F(WorkerLoopTest, CancelOfPartOfARunningStep_LetsTheOthersGoOn) {
+  engine.endless = true;
+  start();
+  submit(1, 5, 10);
+  engine.wait_for_endless_step();
+  submit(2, 5, 10);
+  submit(3, 5, 10);
+  send(Cancel{RequestId{1}, Attempt{1}});
+  collect(1);
+  engine.wait_for_endless_step();  // of requests 2 and 3
+  send(Cancel{RequestId{2}, Attempt{1}});
+  engine.endless = false;
+  send(Cancel{RequestId{3}, Attempt{1}});
+  collect(3);
+  EXPECT_EQ(engine.steps, 2u) << "the step was given up before all of its requests were cancelled";
+  EXPECT_EQ(ended[RequestId{2}].reason, FinishReason::cancelled);
+  EXPECT_EQ(ended[RequestId{3}].reason, FinishReason::cancelled);
+}
+
 TEST_F(WorkerLoopTest, Drain_EndsAfterTheLastToken) {
   start();
   submit(1, 5, 50);
