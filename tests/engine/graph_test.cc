@@ -217,7 +217,23 @@ TEST(KvBudget, Blocks_AreWhatFitsAndAtMostWhatTheSequencesUse) {
   EXPECT_EQ(kv_budget(c, r)->max_context, 100U);
   r.max_context = 4000;
   EXPECT_EQ(kv_budget(c, r)->max_context, 160U);
+}
+
+// A worker that failed for good is not started again; one that lacked free memory is.
+TEST(KvBudget, NoRoomForOneBlock_IsPermanentOnlyWhereTheSpecGaveTheMemory) {
+  ModelConfig c;
+  c.layers = 2;
+  c.kv_heads = 4;
+  c.head_dim = 8;
+  KvBudgetRequest r;
+  r.max_context = 100;
+  r.free = {1 << 20};
   r.memory = {4095};
+  EXPECT_EQ(kv_budget(c, r).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(kv_budget(c, r).error().message,
+            "one KV block of 16 tokens needs 4KiB: 4095B is there for KV caches");
+  r.memory = {0};
+  r.free = {4096};
   EXPECT_EQ(kv_budget(c, r).error().code, ErrorCode::resource_exhausted);
 }
 

@@ -24,8 +24,9 @@ Result<KvBudget> kv_budget(const ModelConfig& config, const KvBudgetRequest& req
   std::uint64_t blocks = memory.value / block.value;
   if (!given) blocks = std::min(blocks, per_sequence * request.max_sequences);
   blocks = std::min<std::uint64_t>(blocks, 1U << 24);
+  // Memory that becomes free may help; what the spec grants stays as it is.
   if (blocks == 0)
-    return Error{ErrorCode::resource_exhausted,
+    return Error{given ? ErrorCode::invalid_argument : ErrorCode::resource_exhausted,
                  fmt::format("one KV block of {} tokens needs {}: {} is there for KV caches",
                              request.block_tokens, to_string(block), to_string(memory))};
   const std::uint64_t held = blocks * request.block_tokens;
