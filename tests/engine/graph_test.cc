@@ -139,7 +139,7 @@ TEST(EngineOpen, OptionsThatCannotBe_AreRefusedWithTheBounds) {
   expect_error(open_error(*checkpoint, options), ErrorCode::invalid_argument, "want 1 to");
   options = small_options("reference");
   options.kv_memory = {100};
-  expect_error(open_error(*checkpoint, options), ErrorCode::resource_exhausted,
+  expect_error(open_error(*checkpoint, options), ErrorCode::invalid_argument,
                "4 tokens needs 2KiB: 100B is there");
   options = small_options("reference");
   options.kv_dtype = DType::q8_0;
