@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -167,8 +168,9 @@ Result<ReplayReport> replay(std::string_view bytes) {
       found->second.compare(*hash);
       continue;
     }
-    if (event->now < found->second.last)
-      return Error{ErrorCode::corrupt, "recording: time goes back for " + describe(key)};
+    if (event->now < std::max(found->second.last, Time{}))
+      return Error{ErrorCode::corrupt,
+                   "recording: time goes back, or below zero, for " + describe(key)};
     found->second.last = event->now;
     found->second.tell(*event);
     ++report.events;
