@@ -167,7 +167,7 @@ void fields(A& a, Like<WorkerSaid> auto& m) {
 }
 template <typename A>
 void fields(A& a, Like<ModelListed> auto& m) {
-  a(1, "model", m.model), a.always(2, "listed", m.listed);
+  a(1, "model", m.model), a.always(2, "listed", m.listed), a(3, "failed", m.failed);
 }
 template <typename A>
 void fields(A&, Like<GatewayTick> auto&) {}

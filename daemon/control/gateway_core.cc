@@ -8,6 +8,15 @@
 
 namespace infos {
 
+namespace {
+
+// Without the reason: it names the server's files, and is not the client's to mend.
+std::string failed_to_load(const std::string& model) {
+  return "the model '" + model + "' failed to load on this server";
+}
+
+}  // namespace
+
 /// Why a new request is not admitted.
 std::optional<Reject> GatewayCore::State::refuse(const Arrive& event) {
   const auto no = [&](std::uint16_t status, const char* code, std::string message) {
@@ -19,6 +28,8 @@ std::optional<Reject> GatewayCore::State::refuse(const Arrive& event) {
   if (!model || model->withdrawn || (!model->listed && model->workers.empty())) {
     return no(404, "model_not_found", "the model '" + event.model + "' does not exist");
   }
+  if (model->failed && model->workers.empty())
+    return no(503, "model_failed", failed_to_load(event.model));
   if (event.prompt.empty())
     return no(400, "invalid_prompt", "the prompt has no tokens, at least one is needed");
   const std::uint32_t context = longest_context(*model);
@@ -109,6 +120,7 @@ void GatewayCore::State::on(const WorkerUp& event, GatewayEffects& out) {
   worker.ready = event.ready;
   worker.load = event.ready.load;
   models[event.ready.model].workers.insert(event.worker);
+  models[event.ready.model].failed = false;
   pump(event.ready.model, out);
   if (before != event.ready.model) pump(before, out);
 }
@@ -208,12 +220,17 @@ void GatewayCore::State::on(const ModelListed& event, GatewayEffects& out) {
   GatewayModel& model = models[event.model];
   model.listed = event.listed;
   model.withdrawn = !event.listed;
-  if (event.listed) return;
+  model.failed = event.failed;
+  if (event.listed && !(event.failed && model.workers.empty())) return;
   const std::map<std::uint64_t, RequestId> queued = model.queue;
   for (const auto& [order, id] : queued) {
     GatewayRequest& request = requests.at(id);
-    const std::string message = "the model '" + event.model + "' is no longer served";
-    if (request.emitted.empty())
+    const std::string message = event.listed
+                                    ? failed_to_load(event.model)
+                                    : "the model '" + event.model + "' is no longer served";
+    if (event.listed)
+      fail(request, "model_failed", message, out);
+    else if (request.emitted.empty())
       reject(request, 404, "model_not_found", message, out);
     else
       finish(request, FinishReason::error, message, out);

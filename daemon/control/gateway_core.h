@@ -76,6 +76,7 @@ struct WorkerSaid {
 struct ModelListed {
   std::string model;
   bool listed = true;
+  bool failed = false;  ///< every worker of it gave up for good: waiting is in vain
   friend bool operator==(const ModelListed&, const ModelListed&) = default;
 };
 struct GatewayTick {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "daemon/gateway/gateway_state.h"
@@ -38,11 +39,21 @@ Gateway::State::~State() = default;
 
 void Gateway::State::stop() {
   if (std::exchange(stopped, true)) return;
+  draining = true;
+  fail_all(api_error(503, "shutting_down", "The server is shutting down."));
   server.stop();
   timer.cancel();
   helper.stop();  // what has not begun is dropped: nobody waits for it any more
   helper.join();
   *alive = false;
+}
+
+// Clients are told, not left with a connection that breaks: they could not know that asking again
+// makes sense.
+void Gateway::State::fail_all(const ApiError& error) {
+  std::set<std::shared_ptr<Call>> calls;
+  for (const auto& [id, place] : places) calls.insert(place.call);
+  for (const auto& call : calls) fail_call(*call, error, Outcome::error);
 }
 
 // ---- the core ----
@@ -223,6 +234,13 @@ void Gateway::remove_model(const std::string& name) {
   next->erase(name);
   state_->models = std::move(next);
   state_->step(ModelListed{name, false});
+}
+
+bool Gateway::offers(const std::string& name) const { return state_->models->contains(name); }
+
+void Gateway::set_loading(const std::string& model, Loading loading) {
+  if (state_->models->contains(model))
+    state_->step(ModelListed{model, true, loading == Loading::failed});
 }
 
 void Gateway::worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {

@@ -102,6 +102,11 @@ class Gateway {
   /// invalid_argument.
   Status add_model(ServedModel model);
   void remove_model(const std::string& name);
+  bool offers(const std::string& name) const;
+  /// Whether waiting for a worker of a model on offer makes sense (the default). A worker that
+  /// comes up says so too. Nothing happens for a model that is not on offer.
+  enum class Loading { possible, failed };
+  void set_loading(const std::string& model, Loading loading);
 
   // ---- workers: what the runtime hears of them ----
   void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready);

@@ -74,6 +74,7 @@ struct Gateway::State final : HttpApi {
   void generate(const std::shared_ptr<HttpSession>& session, HttpMessage message, Api api);
   void start_call(const std::shared_ptr<Call>& call, const HttpHead& head, ReadyCall ready);
   void arrive(const std::shared_ptr<Call>& call, const std::string& tenant, ReadyCall& ready);
+  void fail_all(const ApiError& error);
   void fail_call(Call& call, const ApiError& error, Outcome outcome);
   void complete_call(Call& call);
   void client_gone(Call& call);

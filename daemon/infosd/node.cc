@@ -187,7 +187,8 @@ std::string Node::text_identity(const ModelSpec& model) {
 
 std::map<std::string, std::string> Node::served_sources() const {
   std::map<std::string, std::string> sources;
-  for (const ModelSpec& model : serving_.set.models) sources[model.name] = text_identity(model);
+  for (const ModelSpec& model : serving_.set.models)
+    if (gateway_->offers(model.name)) sources[model.name] = text_identity(model);
   return sources;
 }
 
@@ -259,6 +260,8 @@ void Node::act(CheckedSpec spec) {
             {"models", spec.set.models.size()},
             {"workers", spec.workers.size()}});
   serving_ = std::move(spec);
+  for (const ModelSpec& model : serving_.set.models)
+    gateway_->set_loading(model.name, Gateway::Loading::possible);
   supervisor_->set_desired(serving_.workers);
 }
 
@@ -272,6 +275,10 @@ void Node::worker_down(WorkerId worker, Generation generation, const std::string
 }
 void Node::worker_said(WorkerId worker, Generation generation, StepReport report) {
   gateway_->worker_said(worker, generation, std::move(report));
+}
+
+void Node::model_failed(const std::string& model) {
+  gateway_->set_loading(model, Gateway::Loading::failed);
 }
 
 // ---- the end ----

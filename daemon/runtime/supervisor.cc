@@ -56,6 +56,7 @@ struct Supervisor::State : std::enable_shared_from_this<Supervisor::State> {
   void spawn(Spawn& wish);
   void said(Key key, FromWorker message);
   void exited(Key key, WorkerEnd end);
+  void tell_failed(WorkerId worker);
   void arm();
   void on_timer();
   void sample(Time now);
@@ -159,11 +160,24 @@ void Supervisor::State::said(Key key, FromWorker message) {
   feed(WorkerServing{key.first, key.second, ready});
 }
 
+/// If no worker of the model of this one may come up any more.
+void Supervisor::State::tell_failed(WorkerId worker) {
+  const std::vector<WorkerStatus> rows = core.workers();
+  const auto own =
+      std::ranges::find_if(rows, [&](const auto& row) { return row.spec.worker == worker; });
+  if (own == rows.end()) return;
+  const bool hope = std::ranges::any_of(rows, [&](const WorkerStatus& row) {
+    return row.spec.model == own->spec.model && row.phase != "failed";
+  });
+  if (!hope) listener->model_failed(own->spec.model);
+}
+
 void Supervisor::State::exited(Key key, WorkerEnd end) {
   log_info("supervisor", "a worker has ended",
            {{"worker", key.first.value}, {"generation", key.second.value}, {"how", end.how}});
   processes.erase(key);
   feed(WorkerExited{key.first, key.second, std::move(end.how), end.permanent});
+  if (end.permanent) tell_failed(key.first);
   if (processes.empty() && when_empty) std::exchange(when_empty, nullptr)();
 }
 

@@ -38,6 +38,8 @@ class WorkerListener {
   virtual void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) = 0;
   virtual void worker_down(WorkerId worker, Generation generation, const std::string& why) = 0;
   virtual void worker_said(WorkerId worker, Generation generation, StepReport report) = 0;
+  /// The last worker of a model that might have served it gave up for good.
+  virtual void model_failed(const std::string& model) { static_cast<void>(model); }
 };
 
 /// One worker as `infos get workers` shows it.

@@ -114,14 +114,16 @@ TEST(AgentCore, SlowStart_IsKilledAtItsTimeout) {
   EXPECT_TRUE(a.serve(1).empty()) << "too late";
 }
 
-TEST(AgentCore, PermanentFailure_StaysFailedUntilTheSpecChanges) {
+TEST(AgentCore, PermanentFailure_StaysFailedUntilTheNextWish) {
   Agent a;
   a.wish();
   a.exit(1, true);
   EXPECT_EQ(a.phase(), "failed");
   EXPECT_EQ(a.core.next_deadline(), kNever);
-  EXPECT_TRUE(a.wish().empty());
-  EXPECT_EQ(Agent::one<Spawn>(a.wish("new"))->generation, Generation{2});
+  EXPECT_EQ(Agent::one<Spawn>(a.wish())->generation, Generation{2}) << "its file may be mended";
+  EXPECT_TRUE(a.wish().empty()) << "it is on its way";
+  a.exit(2, true);
+  EXPECT_EQ(Agent::one<Spawn>(a.wish("new"))->generation, Generation{3});
 }
 
 TEST(AgentCore, SpecChange_DrainsTheOldAndStartsTheNewAtOnce) {

@@ -353,6 +353,29 @@ TEST(GatewayCore, WithdrawnModel_EndsWhatWaitsAndRefusesTheNext) {
   EXPECT_EQ(g.rejected.size(), 2U);
 }
 
+TEST(GatewayCore, ModelWhoseWorkersGaveUp_IsRefusedAtOnceUntilOneServes) {
+  Gateway g;
+  g.ask(1);
+  g.tell(ModelListed{"m", true, true});
+  ASSERT_EQ(g.rejected.size(), 1U) << "what waits must not wait for its time-out";
+  EXPECT_EQ(g.rejected[0].http_status, 503);
+  EXPECT_EQ(g.rejected[0].code, "model_failed");
+  EXPECT_GT(g.rejected[0].retry_after.ns, 0);
+  g.ask(2);
+  ASSERT_EQ(g.rejected.size(), 2U);
+  EXPECT_EQ(g.rejected[1].code, "model_failed");
+  g.tell(ModelListed{"m"});  // applied again
+  g.ask(3);
+  EXPECT_EQ(g.rejected.size(), 2U) << "waits: a worker is being started";
+  g.tell(ModelListed{"m", true, true});
+  EXPECT_EQ(g.rejected.size(), 3U);
+  g.up(1);
+  g.ask(4);
+  EXPECT_TRUE(g.submission(4));
+  g.tell(ModelListed{"m", true, true});
+  EXPECT_EQ(g.rejected.size(), 3U) << "a worker serves, whatever is said";
+}
+
 TEST(GatewayCore, SpuriousEvents_ChangeNothing) {
   Gateway g;
   g.down(9), g.down(9, 4);

@@ -381,13 +381,17 @@ TEST(GatewayHttp, Drain_LetsWhatRunsEnd_AndTakesNothingNew) {
   EXPECT_EQ(done.get_future().wait_for(test::kWaitMax), std::future_status::ready);
 }
 
-TEST(GatewayHttp, Stop_CancelsWhatRuns) {
+TEST(GatewayHttp, Stop_CancelsWhatRunsAndTellsTheClient) {
   Harness h;
   Client c(h.port());
   c.send(post("/v1/chat/completions", kChat));
   const Submit submit = h.next_submit();
   h.on_gateway([](Gateway& g) { g.stop(); });
   EXPECT_EQ(h.next_cancel().request, submit.request);
+  const Response r = c.read();
+  EXPECT_EQ(r.status, 503);
+  EXPECT_EQ(r.headers.count("retry-after"), 1U);
+  EXPECT_NE(r.body.find("shutting_down"), std::string::npos);
   EXPECT_TRUE(c.closed_by_peer());
 }
 
