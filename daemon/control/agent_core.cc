@@ -159,7 +159,8 @@ void AgentCore::State::on(const Desired& event, AgentEffects& out) {
     slot.wanted = *spec;
     if (is_new) {
       start(worker, slot, out);
-    } else if (slot.phase == Phase::failed || !same) {  // wished again: what was wrong may be mended
+    } else if (slot.phase == Phase::failed ||
+               !same) {  // wished again: what was wrong may be mended
       slot.failures_in_a_row = 0;
       if (slot.phase == Phase::backing_off || slot.phase == Phase::failed)
         start(worker, slot, out);

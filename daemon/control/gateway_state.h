@@ -40,7 +40,7 @@ struct GatewayWorker {
 struct GatewayModel {
   bool listed = false;
   bool withdrawn = false;
-  bool failed = false;  ///< no worker comes until it is listed anew
+  bool failed = false;                       ///< no worker comes until it is listed anew
   std::set<WorkerId> workers;                ///< up
   std::map<std::uint64_t, RequestId> queue;  ///< by order of arrival
 };
