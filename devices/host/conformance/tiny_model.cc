@@ -120,12 +120,13 @@ infos_kv_config kv_config(const ModelConfig& config) {
 }
 
 Result<TinyModel> TinyModel::load(const Plugin& plugin, const std::string& options,
-                                  const ModelConfig& config, std::uint32_t dtype) {
+                                  const ModelConfig& config, std::uint32_t dtype,
+                                  std::uint32_t threads) {
   TinyModel m;
   m.config = config;
   m.graph = INFOS_TRY(build_phase_graph(config));
   DeviceConfig device;
-  device.threads = 2;
+  device.threads = threads;
   device.options = options;
   m.device = INFOS_TRY(Device::open(plugin, device));
   m.artifact = INFOS_TRY(m.device.compile(m.graph.view(), kBucket));

@@ -74,7 +74,8 @@ struct TinyModel {
 
   /// Errors: what the plugin says.
   static Result<TinyModel> load(const Plugin& plugin, const std::string& options,
-                                const ModelConfig& config, std::uint32_t dtype);
+                                const ModelConfig& config, std::uint32_t dtype,
+                                std::uint32_t threads = 2);
   /// Logits of every row, [rows, vocab].
   Result<std::vector<float>> run(const std::vector<Rows>& rows);
 };
