@@ -16,7 +16,7 @@
  *  - Every function returns an infos_code and fills `error` (if not null) when it is not INFOS_OK.
  *  - A device is closed last: after its jobs, artifacts, programs and KV pools are gone, which may
  * go in any order (a program does not need its artifact any more).
- *  - Functions of one device are called from one thread at a time, `cancel` and `sample` excepted:
+ *  - Functions of one device are called from one thread at a time, `cancel` excepted:
  * any thread, any time.
  */
 #ifndef INFOS_DEVICE_H
