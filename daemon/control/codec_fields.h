@@ -32,12 +32,28 @@ void fields(A& a, Like<SamplingParams> auto& m) {
 
 // ---- gateway -> worker
 template <typename A>
+void fields(A& a, Like<WorkerRef> auto& m) {
+  a(1, "worker", m.worker), a(2, "generation", m.generation);
+}
+template <typename A>
+void fields(A& a, Like<KvPeer> auto& m) {
+  a(1, "worker", m.worker), a(2, "tokens", m.tokens);
+}
+template <typename A>
+void fields(A& a, Like<KvLetter> auto& m) {
+  a(1, "from", m.from), a(2, "to", m.to), a(3, "body", m.body);
+}
+template <typename A>
+void fields(A& a, Like<PeerGone> auto& m) {
+  a(1, "peer", m.peer);
+}
+template <typename A>
 void fields(A& a, Like<Submit> auto& m) {
   a(1, "request", m.request), a(2, "attempt", m.attempt), a(3, "tokens", m.tokens),
       a(4, "prompt_tokens", m.prompt_tokens);
   a(5, "max_new_tokens", m.max_new_tokens), a(6, "stop_tokens", m.stop_tokens),
       a(7, "sampling", m.sampling);
-  a(8, "priority", m.priority);
+  a(8, "priority", m.priority), a(9, "kv_from", m.kv_from), a(10, "kv_for", m.kv_for);
 }
 template <typename A>
 void fields(A& a, Like<Cancel> auto& m) {
@@ -74,7 +90,7 @@ template <typename A>
 void fields(A& a, Like<WorkerReady> auto& m) {
   a(1, "model", m.model), a(2, "device", m.device), a(3, "max_context", m.max_context),
       a(4, "block_tokens", m.block_tokens);
-  a(5, "load", m.load);
+  a(5, "load", m.load), a(6, "role", m.role), a(7, "kv_bytes_per_token", m.kv_bytes_per_token);
 }
 template <typename A>
 void fields(A& a, Like<StepReport> auto& m) {
@@ -125,6 +141,37 @@ void fields(A& a, Like<Report> auto& m) {
 }
 template <typename A>
 void fields(A&, Like<Drained> auto&) {}
+template <typename A>
+void fields(A& a, Like<FetchDone> auto& m) {
+  a(1, "id", m.id), a(2, "tokens", m.tokens), a(3, "why", m.why);
+}
+template <typename A>
+void fields(A& a, Like<ExportDone> auto& m) {
+  a(1, "id", m.id);
+}
+template <typename A>
+void fields(A& a, Like<FetchKv> auto& m) {
+  a(1, "id", m.id), a(2, "request", m.request), a(3, "attempt", m.attempt),
+      a(4, "source", m.source), a(5, "begin", m.begin), a(6, "end", m.end),
+      a(7, "blocks", m.blocks);
+}
+template <typename A>
+void fields(A& a, Like<AbandonFetch> auto& m) {
+  a(1, "id", m.id);
+}
+template <typename A>
+void fields(A& a, Like<ExportKv> auto& m) {
+  a(1, "id", m.id), a(2, "request", m.request), a(3, "attempt", m.attempt), a(4, "sink", m.sink),
+      a(5, "tokens", m.tokens);
+}
+template <typename A>
+void fields(A& a, Like<AdvanceExport> auto& m) {
+  a(1, "id", m.id), a(2, "computed", m.computed), a(3, "blocks", m.blocks);
+}
+template <typename A>
+void fields(A& a, Like<EndExport> auto& m) {
+  a(1, "id", m.id);
+}
 
 // ---- GatewayCore
 template <typename A>
@@ -272,7 +319,9 @@ void fields(A& a, Like<RecordedHash> auto& m) {
 
 namespace wire {
 template <>
-inline constexpr std::uint64_t kEnumMax<FinishReason> = 4;
+inline constexpr std::uint64_t kEnumMax<FinishReason> = 5;
+template <>
+inline constexpr std::uint64_t kEnumMax<WorkerRole> = 2;
 template <>
 inline constexpr std::uint64_t kEnumMax<CoreKind> = 2;
 template <>
@@ -281,6 +330,14 @@ template <>
 inline constexpr const char* kName<Cancel> = "cancel";
 template <>
 inline constexpr const char* kName<Drain> = "drain";
+template <>
+inline constexpr const char* kName<KvLetter> = "kv_letter";
+template <>
+inline constexpr const char* kName<PeerGone> = "peer_gone";
+template <>
+inline constexpr const char* kName<FetchDone> = "fetch_done";
+template <>
+inline constexpr const char* kName<ExportDone> = "export_done";
 template <>
 inline constexpr const char* kName<WorkerReady> = "worker_ready";
 template <>

@@ -22,6 +22,21 @@ enum class FinishReason : std::uint8_t {
   length,     ///< max tokens, or the model's context is full
   cancelled,  ///< the client went away or said so
   error,      ///< could not be served; `message` says why
+  prefilled,  ///< of a `kv_for` submission: the prompt is computed and kept for the other worker
+};
+
+/// One process of a worker slot.
+struct WorkerRef {
+  WorkerId worker;
+  Generation generation;
+  friend auto operator<=>(const WorkerRef&, const WorkerRef&) = default;
+};
+
+/// Where KV may be fetched from, or for whom it is computed. No worker: nowhere, nobody.
+struct KvPeer {
+  WorkerRef worker;
+  std::uint32_t tokens = 0;  ///< how many leading tokens' KV is meant
+  friend bool operator==(const KvPeer&, const KvPeer&) = default;
 };
 
 // ---- gateway -> worker ----
@@ -38,6 +53,12 @@ struct Submit {
   std::vector<TokenId> stop_tokens;  ///< end the answer and are not part of it
   SamplingParams sampling;
   std::int32_t priority = 0;  ///< lower first
+  /// The decode side of a split request: another worker computes the KV of the first tokens under
+  /// the same request and attempt. What cannot be fetched and proven is computed here.
+  KvPeer kv_from;
+  /// The prefill side: compute the prompt, keep its KV for that worker to fetch, and end with
+  /// `prefilled`. Tokens up to max_new_tokens (usually 1) are drawn and reported as ever.
+  KvPeer kv_for;
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 
@@ -53,7 +74,22 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
-using ToWorker = std::variant<Submit, Cancel, Drain>;
+/// What one worker says to another, about KV; their daemons carry it. The body is opaque to them.
+struct KvLetter {
+  WorkerRef from;
+  WorkerRef to;
+  std::string body;  ///< kv_messages.h
+  friend bool operator==(const KvLetter&, const KvLetter&) = default;
+};
+
+/// Another worker's process has ended, or its node is believed dead: nothing more comes from it by
+/// letter. Its data links must be fenced before its blocks are used again.
+struct PeerGone {
+  WorkerRef peer;
+  friend bool operator==(const PeerGone&, const PeerGone&) = default;
+};
+
+using ToWorker = std::variant<Submit, Cancel, Drain, KvLetter, PeerGone>;
 
 // ---- worker -> gateway ----
 
@@ -94,6 +130,9 @@ struct WorkerLoad {
   friend bool operator==(const WorkerLoad&, const WorkerLoad&) = default;
 };
 
+/// What a worker's pool is for.
+enum class WorkerRole : std::uint8_t { aggregated, prefill, decode };
+
 /// The first message of a worker process: it has loaded its model and serves.
 struct WorkerReady {
   std::string model;
@@ -101,6 +140,8 @@ struct WorkerReady {
   std::uint32_t max_context = 0;  ///< tokens
   std::uint32_t block_tokens = 0;
   WorkerLoad load;
+  WorkerRole role = WorkerRole::aggregated;
+  std::uint64_t kv_bytes_per_token = 0;  ///< all layers, all ranks
   friend bool operator==(const WorkerReady&, const WorkerReady&) = default;
 };
 
@@ -112,6 +153,6 @@ struct StepReport {
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 
-using FromWorker = std::variant<WorkerReady, StepReport>;
+using FromWorker = std::variant<WorkerReady, StepReport, KvLetter>;
 
 }  // namespace infos

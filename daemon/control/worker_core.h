@@ -45,11 +45,25 @@ struct StepFailed {
   std::string message;
   friend bool operator==(const StepFailed&, const StepFailed&) = default;
 };
+/// A FetchKv has ended: nobody can write into its blocks any more. The KV of tokens [begin, begin +
+/// tokens) is in them and proven (identity, generation, checksum); the rest must be computed.
+struct FetchDone {
+  EffectId id;
+  std::uint32_t tokens = 0;
+  std::string why;  ///< when it is less than was asked for
+  friend bool operator==(const FetchDone&, const FetchDone&) = default;
+};
+/// An ExportKv has ended: nobody reads its blocks any more, or what is read is refused as unproven.
+struct ExportDone {
+  EffectId id;
+  friend bool operator==(const ExportDone&, const ExportDone&) = default;
+};
 /// `next_deadline()` has passed.
 struct Tick {
   friend bool operator==(const Tick&, const Tick&) = default;
 };
-using WorkerEvent = std::variant<Submit, Cancel, Drain, StepDone, StepFailed, Tick>;
+using WorkerEvent =
+    std::variant<Submit, Cancel, Drain, StepDone, StepFailed, Tick, FetchDone, ExportDone>;
 
 // ---- effects ----
 
@@ -89,11 +103,53 @@ struct Report {
   StepReport report;
   friend bool operator==(const Report&, const Report&) = default;
 };
+/// Bring the KV of tokens [begin, end) from another worker into `blocks`. Answered by exactly one
+/// FetchDone; until then the blocks belong to the transfer, whatever becomes of the request.
+struct FetchKv {
+  EffectId id;
+  RequestId request;
+  Attempt attempt;
+  WorkerRef source;
+  std::uint32_t begin = 0;  ///< a multiple of block_tokens
+  std::uint32_t end = 0;
+  std::vector<BlockId> blocks;  ///< the sequence's block table from token 0 to `end`
+  friend bool operator==(const FetchKv&, const FetchKv&) = default;
+};
+/// The fetch is wanted no more: its FetchDone should come soon.
+struct AbandonFetch {
+  EffectId id;
+  friend bool operator==(const AbandonFetch&, const AbandonFetch&) = default;
+};
+/// Another worker may read the KV of this sequence's first `tokens` tokens as they are computed.
+/// Stands before the first RunStep that computes any. Answered by exactly one ExportDone; until
+/// then the blocks are not reused.
+struct ExportKv {
+  EffectId id;
+  RequestId request;
+  Attempt attempt;
+  WorkerRef sink;
+  std::uint32_t tokens = 0;
+  friend bool operator==(const ExportKv&, const ExportKv&) = default;
+};
+/// The KV of the sequence's first `computed` tokens is in `blocks` (from token 0). Layers of a step
+/// that runs are seen by the shell, which knows the step's sequences.
+struct AdvanceExport {
+  EffectId id;
+  std::uint32_t computed = 0;
+  std::vector<BlockId> blocks;
+  friend bool operator==(const AdvanceExport&, const AdvanceExport&) = default;
+};
+/// The export ends early (cancelled, preempted): its ExportDone should come soon.
+struct EndExport {
+  EffectId id;
+  friend bool operator==(const EndExport&, const EndExport&) = default;
+};
 /// A drain is complete: nothing runs or waits.
 struct Drained {
   friend bool operator==(const Drained&, const Drained&) = default;
 };
-using WorkerEffect = std::variant<OpenSequence, CloseSequence, RunStep, Report, Drained>;
+using WorkerEffect = std::variant<OpenSequence, CloseSequence, RunStep, Report, Drained, FetchKv,
+                                  AbandonFetch, ExportKv, AdvanceExport, EndExport>;
 using WorkerEffects = std::vector<WorkerEffect>;
 
 /// What a WorkerCore holds, for invariants in tests and the simulator.

@@ -63,6 +63,8 @@ struct WorkerCore::State {
   void on(const StepDone& event, WorkerEffects& out);
   void on(const StepFailed& event, WorkerEffects& out);
   void on(const Tick&, WorkerEffects&) {}
+  void on(const FetchDone&, WorkerEffects&) {}
+  void on(const ExportDone&, WorkerEffects&) {}
   std::optional<SequenceEnd> refuse(const Submit& submit) const;
   void take_results(const Part& part, const SampledToken* sampled);
   void step_failed(const std::string& message, WorkerEffects& out);

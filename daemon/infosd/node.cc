@@ -277,6 +277,11 @@ void Node::worker_said(WorkerId worker, Generation generation, StepReport report
   gateway_->worker_said(worker, generation, std::move(report));
 }
 
+void Node::worker_letter(KvLetter letter) {
+  const WorkerRef to = letter.to;
+  supervisor_->send({to.worker, to.generation, std::move(letter)});
+}
+
 void Node::model_failed(const std::string& model) {
   gateway_->set_loading(model, Gateway::Loading::failed);
 }

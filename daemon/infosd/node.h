@@ -63,6 +63,7 @@ class Node final : private WorkerListener {
   void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) override;
   void worker_down(WorkerId worker, Generation generation, const std::string& why) override;
   void worker_said(WorkerId worker, Generation generation, StepReport report) override;
+  void worker_letter(KvLetter letter) override;
   void model_failed(const std::string& model) override;
 
   Status open_state();

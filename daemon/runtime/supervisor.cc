@@ -149,6 +149,10 @@ void Supervisor::State::spawn(Spawn& wish) {
 void Supervisor::State::said(Key key, FromWorker message) {
   if (auto* report = std::get_if<StepReport>(&message))
     return listener->worker_said(key.first, key.second, std::move(*report));
+  if (auto* letter = std::get_if<KvLetter>(&message)) {
+    letter->from = {key.first, key.second};  // whatever it says: it speaks for itself alone
+    return listener->worker_letter(std::move(*letter));
+  }
   const WorkerReady& ready = std::get<WorkerReady>(message);
   log_info("supervisor", "a worker serves",
            {{"worker", key.first.value},

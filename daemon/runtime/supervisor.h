@@ -38,6 +38,8 @@ class WorkerListener {
   virtual void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) = 0;
   virtual void worker_down(WorkerId worker, Generation generation, const std::string& why) = 0;
   virtual void worker_said(WorkerId worker, Generation generation, StepReport report) = 0;
+  /// A worker writes to another one, here or on another node. `from` is true.
+  virtual void worker_letter(KvLetter letter) { static_cast<void>(letter); }
   /// The last worker of a model that might have served it gave up for good.
   virtual void model_failed(const std::string& model) { static_cast<void>(model); }
 };

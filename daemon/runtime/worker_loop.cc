@@ -178,6 +178,7 @@ class Loop {
   WorkerCore core_;
   WorkerEffects effects_;
   std::vector<ToWorker> messages_;
+  std::vector<WorkerEvent> answers_;
   std::vector<EngineSequence> batch_;
   std::string frame_;
   std::optional<RunStep> pending_;
@@ -209,6 +210,14 @@ void Loop::perform() {
                      send(std::move(e.report));
                    },
                    [&](Drained&) { drained_ = true; },
+                   // No transfer engine yet: what is not fetched is computed.
+                   [&](FetchKv& e) {
+                     answers_.push_back(FetchDone{e.id, 0, "no transport"});
+                   },
+                   [&](ExportKv& e) { answers_.push_back(ExportDone{e.id}); },
+                   [](AbandonFetch&) {},
+                   [](AdvanceExport&) {},
+                   [](EndExport&) {},
                },
                effect);
   }
@@ -269,11 +278,16 @@ void Loop::publish_load(const WorkerLoad& load) {
 /// Tells the core what came in.
 void Loop::turn() {
   page_->beat.fetch_add(1, std::memory_order_relaxed);
+  for (const WorkerEvent& answer : std::exchange(answers_, {})) feed(answer);
   messages_.clear();
   inbox_.drain(messages_);
   for (ToWorker& message : messages_) {
     if (std::holds_alternative<Drain>(message)) page_.set_phase(WorkerPhase::draining);
-    std::visit([&](auto& m) { feed(std::move(m)); }, message);
+    std::visit(
+        [&](auto& m) {
+          if constexpr (std::is_constructible_v<WorkerEvent, decltype(m)>) feed(std::move(m));
+        },
+        message);
   }
 }
 
@@ -290,6 +304,7 @@ WorkerLoopEnd Loop::run() {
       run_step();
       continue;
     }
+    if (!answers_.empty()) continue;
     if (drained_) return WorkerLoopEnd::drained;
     const Time now = monotonic_now();
     if (now >= core_.next_deadline())

@@ -253,6 +253,12 @@ typedef struct infos_kv_config {
   uint32_t layers, kv_heads, head_dim;
   uint32_t block_tokens;
   uint32_t n_blocks;
+  /* Where the pool's memory comes from; null: the plugin's own. The host gives zeroed memory,
+   * aligned to a page, or null when there is none, and takes it back when the pool is destroyed. It
+   * lets workers of one host read each other's pools. Ignored by devices with memory of their own. */
+  void* (*allocate)(void* context, uint64_t bytes);
+  void (*release)(void* context, void* memory, uint64_t bytes);
+  void* allocate_context;
 } infos_kv_config;
 
 /* Where element (block, layer, head, token, dim) of K lies: base + block*s_block + layer*s_layer +
@@ -285,6 +291,12 @@ typedef struct infos_batch {
   const uint32_t* logit_rows; /* [n_logit_rows]: token rows whose logits are wanted */
   float* logits;              /* out: [n_logit_rows, vocab], host memory */
   uint64_t deadline_ns;       /* CLOCK_MONOTONIC; 0: none */
+  /* Called, when not null, each time the KV of all rows of a layer has been written to the pool and
+   * is visible to this host, in the order of layers, from any one thread. Must return soon. A plugin
+   * that does not know this field leaves the host to treat all layers as written when execute
+   * returns. */
+  void (*layer_done)(void* context, uint32_t layer);
+  void* layer_context;
 } infos_batch;
 
 /* ---- tables ---- */

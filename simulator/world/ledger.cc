@@ -21,6 +21,8 @@ const char* to_word(FinishReason reason) {
       return "cancelled";
     case FinishReason::error:
       return "error";
+    case FinishReason::prefilled:
+      return "prefilled";
   }
   return "unknown";
 }
@@ -118,6 +120,8 @@ std::string Ledger::told(Time now, const Finish& effect) {
     case FinishReason::cancelled:
       if (!entry.gone) return wrong("but the client is there");
       break;
+    case FinishReason::prefilled:
+      return wrong("with half a request");
     case FinishReason::error:
       if (effect.attempts < gateway_.max_attempts && now < entry.deadline &&
           now - entry.asked < gateway_.queue_timeout) {

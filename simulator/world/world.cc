@@ -175,7 +175,12 @@ void World::happen(const WorldEvent& event) {
       --in_flight_;
       ToWorker message = to_worker_.take(event.value);
       if (!slot || !slot->serving || slot->hung) return;
-      std::visit([&](auto& m) { tell_worker(event.slot, std::move(m)); }, message);
+      std::visit(
+          [&](auto& m) {
+            if constexpr (std::is_constructible_v<WorkerEvent, decltype(m)>)
+              tell_worker(event.slot, std::move(m));
+          },
+          message);
       return;
     }
     case Kind::from_worker:

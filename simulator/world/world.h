@@ -68,6 +68,11 @@ class World {
   void perform(std::uint32_t slot, RunStep& effect);
   void perform(std::uint32_t slot, Report& effect);
   void perform(std::uint32_t slot, Drained& effect);
+  void perform(std::uint32_t, FetchKv&) { violated("a fetch where no request is split"); }
+  void perform(std::uint32_t, ExportKv&) { violated("an export where no request is split"); }
+  void perform(std::uint32_t, AbandonFetch&) {}
+  void perform(std::uint32_t, AdvanceExport&) {}
+  void perform(std::uint32_t, EndExport&) {}
   Slot* process(WorkerId worker, Generation generation);
   std::uint32_t index(const Slot& slot) const {
     return static_cast<std::uint32_t>(&slot - slots_.data());

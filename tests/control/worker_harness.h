@@ -141,6 +141,11 @@ class WorkerHarness {
     ended_.insert(ended_.end(), e.report.ended.begin(), e.report.ended.end());
   }
   void take(Drained&) { ++drained_; }
+  void take(FetchKv& e) { fetches_.push_back(e); }
+  void take(AbandonFetch& e) { abandoned_.push_back(e.id); }
+  void take(ExportKv& e) { exports_.push_back(e); }
+  void take(AdvanceExport&) {}
+  void take(EndExport& e) { ended_exports_.push_back(e.id); }
 
   WorkerConfig config_;
   WorkerCore core_;
@@ -151,6 +156,9 @@ class WorkerHarness {
   std::map<RequestId, std::vector<TokenId>> answers_;
   std::vector<SequenceEnd> ended_;
   std::size_t drained_ = 0;
+  std::vector<FetchKv> fetches_;
+  std::vector<EffectId> abandoned_, ended_exports_;
+  std::vector<ExportKv> exports_;
 };
 
 inline Submit submit(std::uint64_t request, std::vector<TokenId> prompt, std::uint32_t max_new) {

@@ -16,11 +16,14 @@ struct Id {
   explicit constexpr operator bool() const { return value != 0; }
 };
 
-using RequestId =
-    Id<struct RequestTag>;  ///< one sequence being generated, unique in one gateway's life
-using WorkerId = Id<struct WorkerTag>;  ///< one configured worker slot of a node; survives restarts
+/// One sequence being generated. Unique in a cluster: the top 16 bits are the node of the gateway
+/// that admitted it, the next 16 its incarnation.
+using RequestId = Id<struct RequestTag>;
+using NodeId = Id<struct NodeTag, std::uint32_t>;  ///< a member of the cluster, given when it joins
+using Epoch = Id<struct EpochTag>;                 ///< numbers the plans of a cluster, from 1
+using WorkerId = Id<struct WorkerTag>;  ///< one worker slot of the cluster; survives restarts
 using Generation =
-    Id<struct GenerationTag, std::uint32_t>;  ///< counts a worker slot's processes, from 1
+    Id<struct GenerationTag, std::uint32_t>;  ///< orders a worker slot's processes, from 1
 using Attempt =
     Id<struct AttemptTag, std::uint32_t>;  ///< counts a request's placements on workers, from 1
 using BlockId = Id<struct BlockTag,
