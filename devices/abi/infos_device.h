@@ -255,7 +255,8 @@ typedef struct infos_kv_config {
   uint32_t n_blocks;
   /* Where the pool's memory comes from; null: the plugin's own. The host gives zeroed memory,
    * aligned to a page, or null when there is none, and takes it back when the pool is destroyed. It
-   * lets workers of one host read each other's pools. Ignored by devices with memory of their own. */
+   * lets workers of one host read each other's pools. Devices with memory of their own ignore it.
+   */
   void* (*allocate)(void* context, uint64_t bytes);
   void (*release)(void* context, void* memory, uint64_t bytes);
   void* allocate_context;
@@ -292,9 +293,8 @@ typedef struct infos_batch {
   float* logits;              /* out: [n_logit_rows, vocab], host memory */
   uint64_t deadline_ns;       /* CLOCK_MONOTONIC; 0: none */
   /* Called, when not null, each time the KV of all rows of a layer has been written to the pool and
-   * is visible to this host, in the order of layers, from any one thread. Must return soon. A plugin
-   * that does not know this field leaves the host to treat all layers as written when execute
-   * returns. */
+   * is visible to this host, in the order of layers, from any one thread. Must return soon. With a
+   * plugin that does not know this field, all layers count as written when execute returns. */
   void (*layer_done)(void* context, uint32_t layer);
   void* layer_context;
 } infos_batch;

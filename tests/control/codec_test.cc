@@ -105,7 +105,7 @@ TEST(Codec, Hostile_NamesTheField) {
     EXPECT_NE(got.error().message.find(c.want), std::string::npos) << got.error().message;
   }
   const auto reason = decode_from_worker(std::string{'\x12', 4, '\x12', 2, '\x18', 9});
-  EXPECT_NE(reason.error().message.find("step_report: ended: reason: 9, want 0 to 4"),
+  EXPECT_NE(reason.error().message.find("step_report: ended: reason: 9, want 0 to 5"),
             std::string::npos)
       << reason.error().message;
 }
