@@ -93,8 +93,15 @@ void fields(A& a, Like<WorkerReady> auto& m) {
   a(5, "load", m.load), a(6, "role", m.role), a(7, "kv_bytes_per_token", m.kv_bytes_per_token);
 }
 template <typename A>
+void fields(A& a, Like<FetchStat> auto& m) {
+  a(1, "request", m.request), a(2, "attempt", m.attempt), a(3, "source", m.source),
+      a(4, "tokens", m.tokens), a(5, "bytes", m.bytes);
+  a(6, "took", m.took), a(7, "waited", m.waited), a(8, "layers", m.layers);
+}
+template <typename A>
 void fields(A& a, Like<StepReport> auto& m) {
-  a(1, "tokens", m.tokens), a(2, "ended", m.ended), a(3, "load", m.load);
+  a(1, "tokens", m.tokens), a(2, "ended", m.ended), a(3, "load", m.load),
+      a(4, "fetches", m.fetches);
 }
 
 // ---- WorkerCore
@@ -143,7 +150,8 @@ template <typename A>
 void fields(A&, Like<Drained> auto&) {}
 template <typename A>
 void fields(A& a, Like<FetchDone> auto& m) {
-  a(1, "id", m.id), a(2, "tokens", m.tokens), a(3, "why", m.why);
+  a(1, "id", m.id), a(2, "tokens", m.tokens), a(3, "why", m.why), a(4, "bytes", m.bytes);
+  a(5, "took", m.took), a(6, "waited", m.waited), a(7, "layers", m.layers);
 }
 template <typename A>
 void fields(A& a, Like<ExportDone> auto& m) {

@@ -145,11 +145,25 @@ struct WorkerReady {
   friend bool operator==(const WorkerReady&, const WorkerReady&) = default;
 };
 
+/// How one fetch of KV went: what routing learns a link's speed from, and traces where time went.
+struct FetchStat {
+  RequestId request;
+  Attempt attempt;
+  WorkerRef source;
+  std::uint32_t tokens = 0;      ///< fetched and proven
+  std::uint64_t bytes = 0;       ///< moved
+  Duration took;                 ///< from the wish to the last byte proven
+  Duration waited;               ///< of that, with nothing ready to move: the source still computed
+  std::vector<Duration> layers;  ///< when each layer of the last chunk had landed, since the wish
+  friend bool operator==(const FetchStat&, const FetchStat&) = default;
+};
+
 /// What came of one step: all tokens and endings together, so that a step costs one frame.
 struct StepReport {
   std::vector<TokenOut> tokens;
   std::vector<SequenceEnd> ended;
   WorkerLoad load;
+  std::vector<FetchStat> fetches;  ///< ended since the last report
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 

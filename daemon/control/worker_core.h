@@ -50,7 +50,11 @@ struct StepFailed {
 struct FetchDone {
   EffectId id;
   std::uint32_t tokens = 0;
-  std::string why;  ///< when it is less than was asked for
+  std::string why;          ///< when it is less than was asked for
+  std::uint64_t bytes = 0;  ///< these four: as in FetchStat
+  Duration took;
+  Duration waited;
+  std::vector<Duration> layers;
   friend bool operator==(const FetchDone&, const FetchDone&) = default;
 };
 /// An ExportKv has ended: nobody reads its blocks any more, or what is read is refused as unproven.
