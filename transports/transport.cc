@@ -33,4 +33,18 @@ const char* to_string(Verdict verdict) {
   return "unknown";
 }
 
+const char* to_string(PeerState state) {
+  switch (state) {
+    case PeerState::connecting:
+      return "connecting";
+    case PeerState::open:
+      return "open";
+    case PeerState::lost:
+      return "lost";
+    case PeerState::closed:
+      return "closed";
+  }
+  return "unknown";
+}
+
 }  // namespace infos

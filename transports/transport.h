@@ -13,6 +13,13 @@
 //    its puts nor from our gets, and every operation with it has had its verdict.
 //  - A peer that dies, stops or cannot be reached gives `peer_lost`, never an abort of this
 //    process. Liveness is also the owner's to judge: it may fence at any time.
+//  - Both sides must call progress() at least every 100 ms: a backend may need the passive side to
+//    serve, and a peer that is silent for 500 ms counts as stopped. Lost stays lost: fence it and
+//    connect() again.
+//  - `done` of an operation is called by progress(), fence() or the destructor, never inside get(),
+//    put() or cancel(). It may give new operations and fence, but not destroy the transport.
+//  - Operations are not ordered among themselves. Where pieces of one operation overlap at the
+//    destination, either may win there. No pieces, or pieces of no bytes: `ok`.
 #pragma once
 
 #include <cstddef>
@@ -47,6 +54,14 @@ enum class Verdict : std::uint8_t {
   failed,     ///< the link or the device; trying again may help
 };
 const char* to_string(Verdict verdict);
+
+enum class PeerState : std::uint8_t {
+  connecting,
+  open,
+  lost,    ///< operations end with `peer_lost`
+  closed,  ///< fenced, or never known; operations end with `cancelled`
+};
+const char* to_string(PeerState state);
 
 /// What peers may do with granted memory.
 enum class Access : std::uint8_t { read, write };
@@ -103,11 +118,14 @@ class Transport {
   /// What a peer needs to reach this transport; travels over the control session, holds a secret.
   virtual std::string address() const = 0;
   /// Begins to reach a peer; operations may be given at once. Each call makes a new peer.
-  /// Errors: invalid_argument (no address of this kind).
+  /// Errors: invalid_argument (no address of this kind), unavailable (known at once: not there).
   virtual Result<PeerId> connect(std::string_view address) = 0;
+  /// As progress() last saw it; no operation is needed to notice a loss.
+  virtual PeerState peer_state(PeerId peer) const = 0;
   /// No byte of the peer lands from the moment that `done` is called (once, from progress() or
   /// before this returns); its operations end before that, with `cancelled` or what they had
-  /// coming. The peer is closed then: connect() again to go on.
+  /// coming. The peer is closed then: connect() again to go on; grants given before the fence may
+  /// be void for that process.
   virtual void fence(PeerId peer, std::function<void()> done) = 0;
 
   // ---- grants: what peers may touch ----
@@ -127,7 +145,9 @@ class Transport {
   // ---- operations ----
 
   /// Brings bytes here / there. The pieces are read before the call returns. The verdict is of all
-  /// of them together. Requires: the remote belongs to an open peer, pieces lie within the region.
+  /// of them together. More than ops_in_flight_max wait inside for their turn.
+  /// Requires: pieces lie within the region, which stays until the verdict. A remote that is not
+  /// known (its peer was closed) gives `cancelled`; pieces outside the grant give `refused`.
   virtual OpId get(RemoteId from, RegionId into, std::span<const Piece> pieces, Done done) = 0;
   virtual OpId put(RemoteId to, RegionId from, std::span<const Piece> pieces, Done done) = 0;
   /// A wish: the operation still ends with its one verdict, soon.
