@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planted bugs of the control code, to show that the simulator and the tests would find them. A
+// normal build has none: `planted()` is constant false. A build with INFOS_MUTANTS defined (the
+// library infos_control_mutants) asks `active_mutant`, which a runner sets once, before any core
+// exists.
+#pragma once
+
+#include <cstdint>
+
+namespace infos {
+
+/// Numbers are never reused. Names say what is wrong.
+enum class Mutant : std::uint32_t {
+  none = 0,
+  // TransferCore
+  stamp_generation_unchecked = 1,  ///< bytes of another tenure of the block count as proven
+  stamp_bytes_unchecked = 2,       ///< bytes that do not match their checksum count as proven
+  lease_freed_early = 3,           ///< an export ends while its lease is being read
+  quarantine_by_timer = 4,         ///< a timed-out move's blocks are given back without a fence
+  fence_not_awaited = 5,           ///< the fetch ends when the fence is asked for, not answered
+  fetch_done_twice = 6,            ///< a second FetchDone
+  export_done_twice = 7,           ///< a second ExportDone
+  stale_advance_accepted = 8,      ///< an advance of another lease moves the ready clock
+  generation_not_renewed = 9,      ///< a block's second tenure has the stamp of its first
+  sender_unchecked = 10,           ///< whoever asks gets the lease
+  abandon_forgets_moves = 11,      ///< an abandoned fetch does not wait for its moves
+  ready_too_early = 12,            ///< the clock counts a block before its last token
+  release_lost = 13,               ///< no deadline on a lease whose release got lost
+  identity_unchecked = 14,         ///< peers with another model or layout are served
+  gap_counts_as_fetched = 15,      ///< proven blocks behind a hole are counted
+  peer_gone_without_fence = 16,    ///< blocks are given back at PeerGone
+  retry_before_fence = 17,         ///< a failed move is tried again while the first may land
+  // WorkerCore and GatewayCore: from 101
+};
+
+#ifdef INFOS_MUTANTS
+extern Mutant active_mutant;
+inline bool planted(Mutant mutant) { return active_mutant == mutant; }
+#else
+constexpr bool planted(Mutant) { return false; }
+#endif
+
+}  // namespace infos
