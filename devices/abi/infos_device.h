@@ -256,6 +256,7 @@ typedef struct infos_kv_config {
   /* Where the pool's memory comes from; null: the plugin's own. The host gives zeroed memory,
    * aligned to a page, or null when there is none, and takes it back when the pool is destroyed. It
    * lets workers of one host read each other's pools. Devices with memory of their own ignore it.
+   * Both functions are given, or none.
    */
   void* (*allocate)(void* context, uint64_t bytes);
   void (*release)(void* context, void* memory, uint64_t bytes);

@@ -71,9 +71,9 @@ Status check_cores(const std::vector<std::uint32_t>& cores) {
     std::string usable;
     for (int i = 0; i < CPU_SETSIZE; ++i)
       if (CPU_ISSET(i, &set)) usable += (usable.empty() ? "" : ",") + std::to_string(i);
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("core {} cannot be used by this process; its cores are {}", core,
-                             usable)};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("core {} cannot be used by this process; its cores are {}", core, usable)};
   }
   return {};
 }
@@ -102,13 +102,20 @@ Result<std::unique_ptr<Device>> Device::open(const DeviceOptions& options) {
   return device;
 }
 
-Result<Memory> Device::allocate(std::uint64_t bytes, const char* what) {
+Status Device::reserve(std::uint64_t bytes, const char* what) {
   const std::uint64_t there = memory_bytes_ > memory_used_ ? memory_bytes_ - memory_used_ : 0;
   if (memory_bytes_ != 0 && bytes > there) {
     return Error{ErrorCode::resource_exhausted,
                  fmt::format("{} bytes for {}, {} of the device's {} are free", bytes, what, there,
                              memory_bytes_)};
   }
+  memory_used_ += bytes;
+  return {};
+}
+
+Result<Memory> Device::allocate(std::uint64_t bytes, const char* what) {
+  INFOS_TRY(reserve(bytes, what));
+  memory_used_ -= bytes;
   Memory memory = INFOS_TRY(Memory::allocate(bytes, what));
   memory_used_ += memory.bytes();
   return memory;
@@ -158,14 +165,38 @@ Result<std::unique_ptr<KvPool>> KvPool::create(Device& device, const infos_kv_co
         ErrorCode::resource_exhausted,
         fmt::format("KV pool: {} blocks of {} layers are more than 64 TiB", c.n_blocks, c.layers)};
   }
-  pool->memory = INFOS_TRY(device.allocate(l.bytes, "the KV pool"));
   pool->device = &device;
-  l.base = pool->memory.data();
+  INFOS_TRY(pool->take_memory());
+  l.base = pool->data;
   return pool;
 }
 
+Status KvPool::take_memory() {
+  if (!config.allocate) {
+    memory = INFOS_TRY(device->allocate(layout.bytes, "the KV pool"));
+    data = memory.data();
+    return {};
+  }
+  if (!config.release)
+    return Error{ErrorCode::invalid_argument, "KV pool: allocate without release, want both"};
+  INFOS_TRY(device->reserve(layout.bytes, "the KV pool"));
+  data = static_cast<std::uint8_t*>(config.allocate(config.allocate_context, layout.bytes));
+  if (!data) {
+    device->release(layout.bytes);
+    return Error{ErrorCode::resource_exhausted,
+                 fmt::format("the host gives no {} bytes for the KV pool", layout.bytes)};
+  }
+  host_bytes = layout.bytes;
+  if (reinterpret_cast<std::uintptr_t>(data) % 4096 != 0)
+    return Error{ErrorCode::invalid_argument,
+                 "KV pool: the host's memory is not aligned to a page of 4096 bytes"};
+  return {};
+}
+
 KvPool::~KvPool() {
-  if (device) device->release(memory.bytes());
+  if (!device) return;
+  device->release(memory.bytes() + host_bytes);
+  if (host_bytes) config.release(config.allocate_context, data, host_bytes);
 }
 
 }  // namespace infos::cpu

@@ -38,6 +38,8 @@ class Device {
   /// Memory that counts against the bound until released. Errors: resource_exhausted with bytes
   /// wanted and there.
   Result<Memory> allocate(std::uint64_t bytes, const char* what);
+  /// Counts memory that came from elsewhere against the bound until released. Errors: as allocate.
+  Status reserve(std::uint64_t bytes, const char* what);
   void release(std::uint64_t bytes) { memory_used_ -= bytes; }
 
   /// Puts the calling thread on the first core, once per thread.
@@ -55,17 +57,22 @@ class Device {
   std::uint64_t memory_used_ = 0;
 };
 
-/// A paged KV pool. One block holds all layers of its tokens in one run: [block, layer, K|V, head,
-/// token, dim].
+/// A paged KV pool, in the host's memory when its config says so. One block holds all layers of its
+/// tokens in one run: [block, layer, K|V, head, token, dim].
 struct KvPool {
   Device* device = nullptr;
   infos_kv_config config{};
   infos_kv_layout layout{};
   KvType type = KvType::f32;
-  Memory memory;
+  std::uint8_t* data = nullptr;
+  Memory memory;                 ///< empty when the host gave it
+  std::uint64_t host_bytes = 0;  ///< of the host's memory; 0: it gave none
 
   static Result<std::unique_ptr<KvPool>> create(Device& device, const infos_kv_config& config);
   ~KvPool();
+
+ private:
+  Status take_memory();
 };
 
 /// Cores that this process may run on.

@@ -54,6 +54,7 @@ class Program {
     std::vector<Part> parts;                   ///< LINEAR, ROUTER of MOE_FFN
     const float* vector = nullptr;             ///< RMS_NORM weight, ROPE frequencies
     Table table;                               ///< EMBED
+    bool ends_kv = false;                      ///< KV_APPEND: the last one of its layer
     std::vector<PackedMatrix> gate, up, down;  ///< MOE_FFN, per expert
   };
   struct Chunk {  ///< rows of one sequence that attend together

@@ -111,6 +111,11 @@ Status Program::add_step(std::uint32_t index, std::uint32_t layer) {
       step.down = INFOS_TRY(weights_.experts(op.inputs[4], layer));
       break;
     }
+    case INFOS_OP_KV_APPEND:
+      step.ends_kv = true;
+      for (std::uint32_t later = index + 1; later < plan_.layer_end; ++later)
+        step.ends_kv &= plan_.ops[later].kind != INFOS_OP_KV_APPEND;
+      break;
     default:
       break;
   }

@@ -65,6 +65,7 @@ Status Program::execute(KvPool& kv, const infos_batch& batch) {
                                step.op - plan_.ops.data(), step.layer)};
     }
     run_step(step);
+    if (step.ends_kv && batch.layer_done) batch.layer_done(batch.layer_context, step.layer);
   }
   return {};
 }
@@ -242,7 +243,7 @@ void Program::run_append(const Step& step) {
     const std::uint32_t* blocks = batch_->block_table + batch_->table_begin[s];
     each_row(batch_->row_begin[s + 1] - first, 2ULL * k.n, [&](std::uint32_t i) {
       const auto position = static_cast<std::uint32_t>(batch_->positions[first + i]);
-      std::uint8_t* at = kv_->memory.data() + blocks[position / block_tokens] * l.s_block +
+      std::uint8_t* at = kv_->data + blocks[position / block_tokens] * l.s_block +
                          step.layer * l.s_layer + position % block_tokens * l.s_token;
       for (std::uint32_t h = 0; h < op.kv_heads; ++h, at += l.s_head) {
         device_.kernels().store_kv(k.row(first + i) + h * op.head_dim, at, op.head_dim, kv_->type);
@@ -271,7 +272,7 @@ void Program::run_attention(const Step& step) {
     a.ldq = q.stride;
     a.out = o.row(chunk.row);
     a.ldo = o.stride;
-    a.k = kv_->memory.data() + step.layer * l.s_layer + kv_head * l.s_head;
+    a.k = kv_->data + step.layer * l.s_layer + kv_head * l.s_head;
     a.s_block = l.s_block;
     a.s_token = l.s_token;
     a.v_offset = l.v_offset;

@@ -4,7 +4,9 @@
 // WorkerCore's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,6 +23,14 @@
 
 namespace infos {
 
+/// Where KV pools get their memory when somebody else is to read them. Both functions are called on
+/// the thread that opens and ends the engine, one call for each rank.
+struct KvAllocator {
+  /// Zeroed memory, aligned to a page; null when there is none.
+  std::function<void*(std::uint32_t rank, Bytes bytes)> allocate;
+  std::function<void(std::uint32_t rank, void* memory, Bytes bytes)> release;
+};
+
 struct EngineOptions {
   std::string backend = "cpu";       ///< plugin name, or a path to a .so
   std::uint32_t threads = 0;         ///< 0: all cores of this process's affinity
@@ -33,6 +43,18 @@ struct EngineOptions {
   std::uint32_t max_step_tokens = 512;
   std::uint32_t max_sequences = 64;
   std::uint32_t max_context = 0;  ///< 0: the model's own; more is allowed, with a warning
+  KvAllocator kv_allocator;       ///< empty: the backend's own memory
+};
+
+/// One rank's KV pool: where element (block, layer, head, token, dim) of K lies: base + block *
+/// s_block + layer * s_layer + (head - head_begin) * s_head + token * s_token + dim * element
+/// bytes; V lies v_offset further. All strides are bytes.
+struct KvRank {
+  DType dtype = DType::none;
+  std::uint32_t layers = 0, head_dim = 0, block_tokens = 0, blocks = 0;
+  std::uint32_t head_begin = 0, heads = 0;  ///< KV heads of the model that this rank holds
+  std::byte* base = nullptr;                ///< null: not addressable by the host
+  std::uint64_t s_block = 0, s_layer = 0, s_head = 0, s_token = 0, v_offset = 0, bytes = 0;
 };
 
 /// One sequence's rows in a step.
@@ -59,6 +81,14 @@ class Engine {
   virtual std::uint32_t kv_blocks() const = 0;
   virtual std::uint32_t block_tokens() const = 0;
   virtual std::uint32_t max_context() const = 0;
+  /// The KV pools, one for each tensor-parallel rank; fixed while the engine lives.
+  virtual std::span<const KvRank> kv_ranks() const = 0;
+
+  /// `done` is called within each step, layer by layer, when the KV of all its rows of that layer
+  /// is in the pools of all ranks, or for all layers at the step's end when the backend does not
+  /// say; after a failed step some layers may be missing. Thread: any, one call at a time; must
+  /// return soon. Null: nobody listens. Requires: no step runs.
+  virtual void on_layer_done(std::function<void(std::uint32_t layer)> done) = 0;
 
   /// Sampler state of a request; `tokens` are its prompt and what was emitted before.
   virtual void open_sequence(RequestId request, std::span<const TokenId> tokens,

@@ -3,6 +3,7 @@
 // allocates next to nothing; sampled answers do not depend on the batch. Method: a thread that
 // cancels until it is told to stop; a counting operator new in this program; the same seeded
 // requests alone and together.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -118,6 +119,48 @@ TEST(EngineStep, SeededSampling_GivesTheSameAnswerAloneAndInCompany) {
     const auto together = run(0, kSequences);
     for (std::uint32_t s = 0; s < kSequences; ++s)
       EXPECT_EQ(run(s, s + 1)[s], together[s]) << "sequence " << s;
+  }
+}
+
+TEST(EngineStep, KvPool_LiesInTheGivenMemoryAndLayersAreHeardInOrder) {
+  const auto checkpoint = tiny_model("llama3", DType::f32, 1);
+  for (const std::string& backend : backends()) {
+    SCOPED_TRACE(backend);
+    std::vector<std::byte> memory;
+    std::byte* given = nullptr;
+    int taken_back = 0;
+    EngineOptions options = small_options(backend);
+    options.kv_allocator.allocate = [&](std::uint32_t rank, Bytes bytes) -> void* {
+      EXPECT_EQ(rank, 0U);
+      memory.assign(bytes.value + 4096, std::byte{0});
+      given = memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096);
+      return given;
+    };
+    options.kv_allocator.release = [&](std::uint32_t, void* back, Bytes bytes) {
+      taken_back += back == given && bytes.value + 4096 == memory.size() ? 1 : 0;
+    };
+    auto engine = Engine::open(*checkpoint, options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    ASSERT_EQ((*engine)->kv_ranks().size(), 1U);
+    const KvRank kv = (*engine)->kv_ranks()[0];
+    EXPECT_EQ(kv.base, given);
+    EXPECT_EQ(kv.bytes + 4096, memory.size());
+    EXPECT_EQ(kv.blocks, (*engine)->kv_blocks());
+    EXPECT_EQ(kv.heads, checkpoint->config().kv_heads);
+    std::vector<std::uint32_t> layers;
+    const std::vector<TokenId> tokens = {1, 2, 3};
+    const std::vector<BlockId> blocks = {{2}};
+    (*engine)->on_layer_done([&](std::uint32_t layer) {
+      layers.push_back(layer);
+      const auto* row = kv.base + 2 * kv.s_block + layer * kv.s_layer + 2 * kv.s_token;
+      EXPECT_FALSE(std::all_of(row, row + kv.head_dim * sizeof(float),
+                               [](std::byte b) { return b == std::byte{0}; }));
+    });
+    const EngineSequence sequence{{1}, tokens, 0, blocks, true, 0};
+    ASSERT_TRUE((*engine)->logits({&sequence, 1}).ok());
+    EXPECT_EQ(layers, (std::vector<std::uint32_t>{0, 1}));
+    engine->reset();
+    EXPECT_EQ(taken_back, 1);
   }
 }
 

@@ -81,6 +81,21 @@ infos_code any_pool(infos_device* d, const infos_kv_config* c, infos_kv** out, i
   other.layers = 1;
   return g_sound.kv_create(d, &other, out, e);
 }
+infos_code own_memory(infos_device* d, const infos_kv_config* c, infos_kv** out, infos_error* e) {
+  if (d == nullptr || c == nullptr) return g_sound.kv_create(d, c, out, e);
+  infos_kv_config other = *c;
+  if (c->struct_size == sizeof other && c->allocate != nullptr)
+    other.allocate(c->allocate_context, 1), other.allocate = nullptr;
+  return g_sound.kv_create(d, &other, out, e);
+}
+infos_code done_early(infos_program* p, infos_kv* kv, const infos_batch* b, infos_error* e) {
+  if (b == nullptr || b->struct_size < sizeof *b || b->layer_done == nullptr)
+    return g_sound.execute(p, kv, b, e);
+  infos_batch other = *b;
+  other.layer_done = nullptr;
+  for (std::uint32_t layer = 0; layer < 2; ++layer) b->layer_done(b->layer_context, layer);
+  return g_sound.execute(p, kv, &other, e);
+}
 infos_code overruns(std::uint32_t index, infos_device_info* out, infos_error* e) {
   if (out == nullptr) return g_sound.describe(index, out, e);
   out->struct_size = sizeof *out;
@@ -95,6 +110,8 @@ FAULTY(q_crashes, out->health = crashes)
 FAULTY(q_believes, out->artifact_compat = believes)
 FAULTY(q_hangs, out->compile_poll = hangs)
 FAULTY(q_any_pool, out->kv_create = any_pool)
+FAULTY(q_own_memory, out->kv_create = own_memory)
+FAULTY(q_done_early, out->execute = done_early)
 FAULTY(q_overruns, out->describe = overruns)
 FAULTY(q_hole, out->load = nullptr)
 
@@ -102,7 +119,8 @@ TEST(PluginCheck, Reference_PassesEveryCheck) {
   register_plugin("reference", &reference::plugin_query);
   const PluginReport report = check_plugin("reference");
   EXPECT_TRUE(report.ok()) << report.text();
-  EXPECT_EQ(report.checks.size(), 19U);
+  EXPECT_EQ(report.checks.size(), 21U);
+  EXPECT_NE(report.text().find(" 0 skipped"), std::string::npos) << report.text();
 }
 
 TEST(PluginCheck, FaultyBackend_FailsTheCheckOfItsFault) {
@@ -119,6 +137,8 @@ TEST(PluginCheck, FaultyBackend_FailsTheCheckOfItsFault) {
       {q_believes, "damaged and foreign", "cut to 0 bytes"},
       {q_hangs, "serialise says", "no end within 500ms"},
       {q_any_pool, "KV pools", "field 1"},
+      {q_own_memory, "in the host's memory", "elsewhere"},
+      {q_done_early, "called done once", "held nothing"},
       {q_overruns, "out structs", "beyond the room"},
       {q_hole, "the plugin loads", "'load'"},
   };

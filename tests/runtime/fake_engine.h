@@ -26,6 +26,8 @@ class FakeEngine final : public Engine {
   std::uint32_t kv_blocks() const override { return 256; }
   std::uint32_t block_tokens() const override { return 16; }
   std::uint32_t max_context() const override { return 2048; }
+  std::span<const KvRank> kv_ranks() const override { return {}; }
+  void on_layer_done(std::function<void(std::uint32_t)>) override {}
 
   void open_sequence(RequestId request, std::span<const TokenId>, std::uint32_t,
                      const SamplingParams&) override {

@@ -70,6 +70,10 @@ class EngineOnDevice final : public Engine {
   std::uint32_t kv_blocks() const override { return kv_blocks_; }
   std::uint32_t block_tokens() const override { return block_tokens_; }
   std::uint32_t max_context() const override { return max_context_; }
+  std::span<const KvRank> kv_ranks() const override { return {&kv_rank_, 1}; }
+  void on_layer_done(std::function<void(std::uint32_t)> done) override {
+    layer_done_ = std::move(done);
+  }
 
   Status open(const Checkpoint& checkpoint, const EngineOptions& options);
 
@@ -87,14 +91,22 @@ class EngineOnDevice final : public Engine {
  private:
   Status check_options(const EngineOptions& options) const;
   Status create_kv(const EngineOptions& options, DType main_dtype);
+  Status describe_kv(const infos_kv_config& config);
+  static void* allocate_kv(void* context, std::uint64_t bytes);
+  static void release_kv(void* context, void* memory, std::uint64_t bytes);
+  static void on_layer(void* context, std::uint32_t layer);
   /// Runs the batch; its logits are in logits_.
   Status run(std::span<const EngineSequence> sequences);
 
   ModelConfig config_;
-  BoundWeights weights_;  // outlives the program: the backend may use its bytes in place
+  BoundWeights weights_;      // outlives the program: the backend may use its bytes in place
+  KvAllocator kv_allocator_;  // outlives the pool
   Device device_;
   Program program_;
   KvPool kv_;
+  KvRank kv_rank_;
+  std::function<void(std::uint32_t)> layer_done_;
+  std::uint32_t layers_done_ = 0;  // of the step that runs now
   std::uint32_t kv_blocks_ = 0;
   std::uint32_t block_tokens_ = 0;
   std::uint32_t max_context_ = 0;
@@ -159,10 +171,49 @@ Status EngineOnDevice::create_kv(const EngineOptions& options, DType main_dtype)
   kv.head_dim = config_.head_dim;
   kv.block_tokens = options.block_tokens;
   kv.n_blocks = budget.blocks;
+  if (options.kv_allocator.allocate) {
+    kv_allocator_ = options.kv_allocator;
+    kv.allocate = allocate_kv;
+    kv.release = release_kv;
+    kv.allocate_context = this;
+  }
   kv_ = INFOS_TRY(device_.create_kv(kv));
+  INFOS_TRY(describe_kv(kv));
   kv_blocks_ = budget.blocks;
   block_tokens_ = options.block_tokens;
   max_context_ = budget.max_context;
+  return {};
+}
+
+void* EngineOnDevice::allocate_kv(void* context, std::uint64_t bytes) {
+  return static_cast<EngineOnDevice*>(context)->kv_allocator_.allocate(0, {bytes});
+}
+
+void EngineOnDevice::release_kv(void* context, void* memory, std::uint64_t bytes) {
+  static_cast<EngineOnDevice*>(context)->kv_allocator_.release(0, memory, {bytes});
+}
+
+void EngineOnDevice::on_layer(void* context, std::uint32_t layer) {
+  auto& self = *static_cast<EngineOnDevice*>(context);
+  self.layers_done_ = layer + 1;
+  self.layer_done_(layer);
+}
+
+Status EngineOnDevice::describe_kv(const infos_kv_config& config) {
+  const infos_kv_layout layout = INFOS_TRY(kv_.layout());
+  kv_rank_.dtype = static_cast<DType>(layout.dtype);
+  kv_rank_.layers = config.layers;
+  kv_rank_.head_dim = config.head_dim;
+  kv_rank_.block_tokens = config.block_tokens;
+  kv_rank_.blocks = config.n_blocks;
+  kv_rank_.heads = config.kv_heads;
+  kv_rank_.base = static_cast<std::byte*>(layout.base);
+  kv_rank_.s_block = layout.s_block;
+  kv_rank_.s_layer = layout.s_layer;
+  kv_rank_.s_head = layout.s_head;
+  kv_rank_.s_token = layout.s_token;
+  kv_rank_.v_offset = layout.v_offset;
+  kv_rank_.bytes = layout.bytes;
   return {};
 }
 
@@ -205,7 +256,16 @@ Status EngineOnDevice::run(std::span<const EngineSequence> sequences) {
   }
   const std::size_t wanted = batch_.logit_rows.size() * config_.vocab;
   if (logits_.size() < wanted) logits_.resize(wanted);
-  return program_.execute(kv_, batch_.view(logits_.data()));
+  infos_batch batch = batch_.view(logits_.data());
+  layers_done_ = 0;
+  if (layer_done_) {
+    batch.layer_done = on_layer;
+    batch.layer_context = this;
+  }
+  INFOS_TRY(program_.execute(kv_, batch));
+  // A backend that does not say when a layer is written has written all of them now.
+  while (layer_done_ && layers_done_ < config_.layers) on_layer(this, layers_done_);
+  return {};
 }
 
 Result<std::vector<SampledToken>> EngineOnDevice::step(std::span<const EngineSequence> sequences) {

@@ -249,10 +249,7 @@ infos_code kv_create(infos_device* device, const infos_kv_config* config, infos_
   l.s_layer = l.v_offset * 2;
   l.s_block = l.s_layer * c.layers;
   l.bytes = l.s_block * c.n_blocks;
-  kv->memory.bytes.reset(new (std::nothrow) std::byte[l.bytes]());
-  if (kv->memory.bytes == nullptr)
-    return finish({INFOS_EXHAUSTED, fmt::format("no memory for {} bytes", l.bytes)}, error);
-  l.base = kv->memory.bytes.get();
+  if (const Outcome taken = kv->memory.take(); taken.code != INFOS_OK) return finish(taken, error);
   device->memory_used_bytes += l.bytes;
   *out = kv.release();
   return INFOS_OK;

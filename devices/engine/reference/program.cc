@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 #include "devices/engine/reference/dequantise.h"
@@ -26,7 +27,10 @@ template <typename Real>
 class TypedProgram final : public Program {
  public:
   TypedProgram(const GraphCopy& graph, const infos_bucket& bucket)
-      : g_(graph), bucket_(bucket), weights_(graph.tensors.size()), values_(graph.tensors.size()) {}
+      : g_(graph), bucket_(bucket), weights_(graph.tensors.size()), values_(graph.tensors.size()) {
+    for (std::uint32_t i = g_.layer_begin; i < g_.layer_end; ++i)
+      if (g_.ops[i].kind == INFOS_OP_KV_APPEND) last_append_ = i;
+  }
 
   Outcome load(infos_weight_source source, void* context) {
     for (std::uint32_t t = 0; t < g_.tensors.size(); ++t) {
@@ -50,7 +54,11 @@ class TypedProgram final : public Program {
       if (batch_.deadline_ns != 0 && now_ns() > batch_.deadline_ns)
         return {INFOS_DEADLINE,
                 fmt::format("the deadline passed at layer {} of {}", layer, g_.n_layers)};
-      for (std::uint32_t i = g_.layer_begin; i < g_.layer_end; ++i) run(g_.ops[i], layer);
+      for (std::uint32_t i = g_.layer_begin; i < g_.layer_end; ++i) {
+        run(g_.ops[i], layer);
+        if (i == last_append_ && batch_.layer_done != nullptr)
+          batch_.layer_done(batch_.layer_context, layer);
+      }
     }
     for (std::size_t i = g_.layer_end; i < g_.ops.size(); ++i) run(g_.ops[i], 0);
     const auto& logits = values_[g_.ops.back().output];
@@ -189,6 +197,7 @@ class TypedProgram final : public Program {
 
   const GraphCopy g_;
   const infos_bucket bucket_;
+  std::uint32_t last_append_ = UINT32_MAX;  // the op after which a layer's KV is written
   std::vector<std::vector<std::vector<Real>>> weights_;  // [tensor][layer][element]
   std::vector<std::vector<Real>> values_;                // [tensor][element]
   std::vector<std::uint32_t> sequence_;                  // of each row
@@ -206,6 +215,25 @@ Outcome load_typed(const GraphCopy& graph, const infos_bucket& bucket, infos_wei
 }
 
 }  // namespace
+
+Outcome KvPoolMemory::take() {
+  if (config.allocate == nullptr) {
+    bytes.reset(new (std::nothrow) std::byte[layout.bytes]());
+    layout.base = bytes.get();
+  } else if (config.release == nullptr) {
+    return {INFOS_INVALID, "a KV pool with allocate and without release: want both"};
+  } else {
+    layout.base = config.allocate(config.allocate_context, layout.bytes);
+  }
+  if (layout.base == nullptr)
+    return {INFOS_EXHAUSTED, fmt::format("no memory for {} bytes", layout.bytes)};
+  return {};
+}
+
+KvPoolMemory::~KvPoolMemory() {
+  if (bytes == nullptr && layout.base != nullptr)
+    config.release(config.allocate_context, layout.base, layout.bytes);
+}
 
 Outcome load_program(const GraphCopy& graph, const infos_bucket& bucket, Precision precision,
                      infos_weight_source source, void* context, std::unique_ptr<Program>* out) {

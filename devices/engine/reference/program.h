@@ -22,11 +22,19 @@ struct Outcome {
 /// In which numbers everything between token ids and logits is kept.
 enum class Precision { f64, f32 };
 
-/// A paged pool in plain memory, [block][layer][K, V][head][token][dim].
+/// A paged pool in plain memory, [block][layer][K, V][head][token][dim]; the memory is the host's
+/// when the config says so.
 struct KvPoolMemory {
   infos_kv_config config{};
-  infos_kv_layout layout{};
+  infos_kv_layout layout{};  ///< `base` is null until take() succeeds
   std::unique_ptr<std::byte[]> bytes;
+
+  KvPoolMemory() = default;
+  KvPoolMemory(const KvPoolMemory&) = delete;
+  KvPoolMemory& operator=(const KvPoolMemory&) = delete;
+  ~KvPoolMemory();
+  /// Gets layout.bytes of zeroed memory. Codes: exhausted, invalid.
+  Outcome take();
 };
 
 class Program {
