@@ -26,6 +26,8 @@ void describe_plugin_check(boost::program_options::options_description_easy_init
 int run_plugin_check(const Invocation& given);
 void describe_simulate(boost::program_options::options_description_easy_init add);
 int run_simulate(const Invocation& given);
+void describe_trace(boost::program_options::options_description_easy_init add);
+int run_trace(const Invocation& given);
 void describe_up(boost::program_options::options_description_easy_init add);
 int run_up(const Invocation& given);
 void describe_version(boost::program_options::options_description_easy_init add);

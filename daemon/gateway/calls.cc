@@ -193,6 +193,7 @@ void Gateway::State::start_call(const std::shared_ptr<Call>& call, const HttpHea
   AnswerHead answer;
   answer.api = request.api;
   answer.id = new_id(request.api == Api::chat ? "chatcmpl-" : "cmpl-");
+  call->answer_id = answer.id;
   answer.model = request.model;
   answer.fingerprint = options.system_fingerprint;
   answer.created = std::time(nullptr);
@@ -218,6 +219,8 @@ void Gateway::State::arrive(const std::shared_ptr<Call>& call, const std::string
   const auto choices = static_cast<std::uint32_t>(call->last_token.size());
   for (std::uint32_t c = 0; c < choices; ++c) call->sequences.push_back(RequestId{next_request++});
   for (std::uint32_t c = 0; c < choices; ++c) places[call->sequences[c].value] = {call, c};
+  for (const RequestId id : call->sequences)
+    traces.name(id, {call->request_id, call->answer_id, call->traceparent});
   for (std::uint32_t c = 0; c < choices && !call->over; ++c) {
     const PreparedPrompt& prompt = prepared.prompts[c / ready.request.n];
     const auto room =

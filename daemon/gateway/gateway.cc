@@ -71,6 +71,7 @@ void Gateway::State::step(GatewayEvent event) {
       const Time now = monotonic_now();
       core.step(now, next, effects);
       if (tap) tap(now, next, effects);
+      traces.observe(now, next, effects);
       perform(effects);
     }
     // One write per connection and step, however many of its choices got tokens.
@@ -282,6 +283,9 @@ std::vector<Gateway::WorkerView> Gateway::workers() const {
   for (const auto& [id, view] : state_->workers) out.push_back(view);
   return out;
 }
+
+const TraceLog& Gateway::traces() const { return state_->traces; }
+std::vector<RequestTrace> Gateway::take_ended_traces() { return state_->traces.take_ended(); }
 
 void Gateway::handle(const std::string& method, const std::string& path, Exposure exposure,
                      HttpHandler handler) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "daemon/control/gateway_core.h"
+#include "daemon/control/trace_log.h"
 #include "daemon/gateway/chat_template.h"
 #include "daemon/gateway/gateway_options.h"
 #include "daemon/gateway/tokenizer.h"
@@ -142,6 +143,10 @@ class Gateway {
     WorkerReady ready;  ///< `load` kept up to date
   };
   std::vector<WorkerView> workers() const;
+  /// Where the time of the last requests went.
+  const TraceLog& traces() const;
+  /// Those that ended since the last call, for exporters.
+  std::vector<RequestTrace> take_ended_traces();
 
  private:
   struct State;

@@ -38,7 +38,7 @@ struct Call {
   std::unique_ptr<Answer> answer;
   std::vector<RequestId> sequences;  ///< one per choice
   std::vector<Time> last_token;      ///< one per choice
-  std::string model, request_id, traceparent, tenant;
+  std::string model, request_id, answer_id, traceparent, tenant;
   ModelMetrics* metrics = nullptr;
   Time arrived;
   bool stream_begun = false;
@@ -115,6 +115,7 @@ struct Gateway::State final : HttpApi {
   const GatewayOptions options;
   ApiKeys keys;
   GatewayCore core;
+  TraceLog traces;
   GatewayMetrics metrics;
   Rng rng;
   HttpServer server;

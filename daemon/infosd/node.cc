@@ -82,6 +82,7 @@ Status Node::start() {
   supervisor_ = std::make_unique<Supervisor>(io_, supervisor, static_cast<WorkerListener&>(*this));
   gateway_->on_send_worker([this](const SendWorker& message) { supervisor_->send(message); });
   add_admin_api(*this, *gateway_);
+  traces_ = INFOS_TRY(TraceService::create(io_, *gateway_, options_.otlp_url, ""));
   status = open_recording(gateway.core, supervisor.agent);
   if (status.ok()) status = listen();
   if (status.ok()) act(std::move(spec));

@@ -16,6 +16,7 @@
 
 #include "daemon/gateway/gateway.h"
 #include "daemon/infosd/options.h"
+#include "daemon/infosd/trace_service.h"
 #include "daemon/runtime/recording_file.h"
 #include "daemon/runtime/state_store.h"
 #include "daemon/runtime/supervisor.h"
@@ -84,6 +85,7 @@ class Node final : private WorkerListener {
   std::unique_ptr<RecordingFile> recording_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Gateway> gateway_;
+  std::unique_ptr<TraceService> traces_;
   CheckedSpec serving_;
   std::string url_;
   std::function<void()> shut_down_wish_;

@@ -35,6 +35,8 @@ constexpr TextOption kTextOptions[] = {
     {"kv-memory", "", "memory of the KV pool of each --model, e.g. 2GiB"},
     {"block-tokens", "16", "tokens in one KV block of each --model"},
     {"max-running", "64", "sequences in one batch of each --model"},
+    {"otlp", "",
+     "OpenTelemetry collector that request traces go to, e.g. http://127.0.0.1:4318"},
     {"api-keys", "", "file with one API key a line; without it none is asked for"},
     {"admin-socket", "", "path of the Unix socket of the admin API (mode 0600)"},
     {"record", "", "write every event to this file, for `infos simulate --replay`"},
@@ -116,6 +118,7 @@ Status take_words(const po::variables_map& given, InfosdOptions& options) {
   options.cores = word("cores");
   options.kv_memory = word("kv-memory");
   options.api_keys_file = word("api-keys");
+  options.otlp_url = word("otlp");
   options.admin_socket = word("admin-socket");
   options.record_file = word("record");
   options.insecure = given.count("insecure") > 0;
