@@ -3,10 +3,30 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "topology/base/check.h"
 
 namespace infos {
+namespace {
+
+constexpr std::size_t kChangesMax = 4096;  // kept until asked for
+
+void log_change(std::vector<BlockHash>& log, BlockHash hash) {
+  if (log.size() >= kChangesMax) log.erase(log.begin(), log.begin() + kChangesMax / 2);
+  log.push_back(hash);
+}
+
+/// Moves the first `limit` out of `log`.
+std::vector<BlockHash> take_first(std::vector<BlockHash>& log, std::size_t limit) {
+  if (log.size() <= limit) return std::exchange(log, {});
+  const auto end = log.begin() + static_cast<std::ptrdiff_t>(limit);
+  std::vector<BlockHash> first(log.begin(), end);
+  log.erase(log.begin(), end);
+  return first;
+}
+
+}  // namespace
 
 BlockPool::BlockPool(std::uint32_t blocks, std::uint32_t block_tokens, std::uint64_t seed)
     : block_tokens_(block_tokens),
@@ -72,6 +92,7 @@ std::optional<BlockId> BlockPool::allocate() {
   } else if (oldest_ != kNone) {
     block = oldest_;
     unlink(block);
+    log_change(changes_.dropped, slots_[block].hash);
     unpublish(block);
   } else {
     return std::nullopt;
@@ -103,7 +124,13 @@ std::optional<BlockId> BlockPool::acquire(ChainId chain, std::span<const TokenId
   return BlockId{found};
 }
 
-BlockId BlockPool::publish(BlockId block, ChainId chain, std::span<const TokenId> tokens) {
+ChainId BlockPool::peek(ChainId chain, std::span<const TokenId> tokens) const {
+  const std::uint32_t found = find(bucket(chain, tokens), chain, tokens);
+  return found == kNone ? ChainId{} : slots_[found].chain;
+}
+
+BlockId BlockPool::publish(BlockId block, ChainId chain, std::span<const TokenId> tokens,
+                           BlockHash hash) {
   INFOS_CHECK(tokens.size() == block_tokens_);
   Slot& s = slots_[block.value];
   INFOS_CHECK(s.references == 1);
@@ -119,6 +146,8 @@ BlockId BlockPool::publish(BlockId block, ChainId chain, std::span<const TokenId
                                                                           block_tokens_));
   s.chain = ChainId{++last_chain_};
   s.parent = chain;
+  s.hash = hash;
+  log_change(changes_.held, hash);
   s.bucket = b;
   s.next = buckets_[b];
   buckets_[b] = block.value;
@@ -128,6 +157,23 @@ BlockId BlockPool::publish(BlockId block, ChainId chain, std::span<const TokenId
 ChainId BlockPool::chain_of(BlockId block) const {
   INFOS_CHECK(is_published(block));
   return slots_[block.value].chain;
+}
+
+BlockHash BlockPool::hash_of(BlockId block) const {
+  INFOS_CHECK(is_published(block));
+  return slots_[block.value].hash;
+}
+
+BlockPool::Changes BlockPool::take_changes(std::size_t limit) {
+  return {take_first(changes_.held, limit), take_first(changes_.dropped, limit)};
+}
+
+void BlockPool::announce(std::size_t count, std::vector<BlockHash>& to) {
+  for (count = std::min(count, slots_.size()); count > 0; --count) {
+    if (announced_ >= slots_.size()) announced_ = 0;
+    const Slot& s = slots_[announced_++];
+    if (s.chain) to.push_back(s.hash);
+  }
 }
 
 std::string BlockPool::audit() const {

@@ -37,12 +37,27 @@ class BlockPool {
 
   /// Takes a reference on the published block that continues `chain` with exactly `tokens`.
   std::optional<BlockId> acquire(ChainId chain, std::span<const TokenId> tokens);
-  /// Makes a full, computed, referenced block findable. If an equal one is published already, the
-  /// reference moves to that one and the given block is freed. Returns: the block to use from now
-  /// on.
-  BlockId publish(BlockId block, ChainId chain, std::span<const TokenId> tokens);
+  /// The same without a reference: the chain that goes on there, none if nothing does.
+  ChainId peek(ChainId chain, std::span<const TokenId> tokens) const;
+  /// Makes a full, computed, referenced block findable, under the name `hash` to others. If an
+  /// equal one is published already, the reference moves to that one and the given block is freed.
+  /// Returns: the block to use from now on.
+  BlockId publish(BlockId block, ChainId chain, std::span<const TokenId> tokens, BlockHash hash);
   /// Requires: `block` is published.
   ChainId chain_of(BlockId block) const;
+
+  /// Requires: `block` is published.
+  BlockHash hash_of(BlockId block) const;
+
+  /// What became findable, or was forgotten, since it was last asked: at most `limit` of each. When
+  /// far too many gather, the oldest are lost.
+  struct Changes {
+    std::vector<BlockHash> held;
+    std::vector<BlockHash> dropped;
+  };
+  Changes take_changes(std::size_t limit);
+  /// Hashes of published blocks among the next `count` blocks, going round.
+  void announce(std::size_t count, std::vector<BlockHash>& to);
 
   std::uint32_t references(BlockId block) const { return slots_[block.value].references; }
   bool is_published(BlockId block) const { return slots_[block.value].chain.value != 0; }
@@ -55,6 +70,7 @@ class BlockPool {
   struct Slot {
     ChainId chain;  ///< of the content; none: not published
     ChainId parent;
+    BlockHash hash;
     std::uint32_t references = 0;
     std::uint32_t newer = kNone;  ///< neighbours in the list of unused published blocks
     std::uint32_t older = kNone;
@@ -79,6 +95,8 @@ class BlockPool {
   std::uint32_t used_ = 0;
   std::uint32_t cached_ = 0;
   std::uint64_t last_chain_ = 0;
+  Changes changes_;
+  std::uint32_t announced_ = 0;  ///< where announce() goes on
 };
 
 }  // namespace infos

@@ -44,6 +44,10 @@ void fields(A& a, Like<KvLetter> auto& m) {
   a(1, "from", m.from), a(2, "to", m.to), a(3, "body", m.body);
 }
 template <typename A>
+void fields(A& a, Like<KvWithheld> auto& m) {
+  a(1, "request", m.request), a(2, "attempt", m.attempt);
+}
+template <typename A>
 void fields(A& a, Like<PeerGone> auto& m) {
   a(1, "peer", m.peer);
 }
@@ -91,6 +95,7 @@ void fields(A& a, Like<WorkerReady> auto& m) {
   a(1, "model", m.model), a(2, "device", m.device), a(3, "max_context", m.max_context),
       a(4, "block_tokens", m.block_tokens);
   a(5, "load", m.load), a(6, "role", m.role), a(7, "kv_bytes_per_token", m.kv_bytes_per_token);
+  a(8, "prefixes", m.prefixes);
 }
 template <typename A>
 void fields(A& a, Like<FetchStat> auto& m) {
@@ -101,7 +106,7 @@ void fields(A& a, Like<FetchStat> auto& m) {
 template <typename A>
 void fields(A& a, Like<StepReport> auto& m) {
   a(1, "tokens", m.tokens), a(2, "ended", m.ended), a(3, "load", m.load),
-      a(4, "fetches", m.fetches);
+      a(4, "fetches", m.fetches), a(5, "held", m.held), a(6, "dropped", m.dropped);
 }
 
 // ---- WorkerCore
@@ -111,7 +116,8 @@ void fields(A& a, Like<WorkerConfig> auto& m) {
       a(3, "max_context", m.max_context);
   a.always(4, "max_running", m.max_running), a.always(5, "max_waiting", m.max_waiting);
   a.always(6, "max_step_tokens", m.max_step_tokens), a.always(7, "prefill_share", m.prefill_share),
-      a.always(8, "seed", m.seed);
+      a.always(8, "seed", m.seed), a.always(9, "fetch_limit", m.fetch_limit);
+  a.always(10, "export_limit", m.export_limit), a.always(11, "export_share", m.export_share);
 }
 template <typename A>
 void fields(A& a, Like<StepDone> auto& m) {
@@ -342,6 +348,8 @@ template <>
 inline constexpr const char* kName<KvLetter> = "kv_letter";
 template <>
 inline constexpr const char* kName<PeerGone> = "peer_gone";
+template <>
+inline constexpr const char* kName<KvWithheld> = "kv_withheld";
 template <>
 inline constexpr const char* kName<FetchDone> = "fetch_done";
 template <>

@@ -89,7 +89,14 @@ struct PeerGone {
   friend bool operator==(const PeerGone&, const PeerGone&) = default;
 };
 
-using ToWorker = std::variant<Submit, Cancel, Drain, KvLetter, PeerGone>;
+/// Of a submission with `kv_from`: that worker will not compute (more of) it.
+struct KvWithheld {
+  RequestId request;
+  Attempt attempt;
+  friend bool operator==(const KvWithheld&, const KvWithheld&) = default;
+};
+
+using ToWorker = std::variant<Submit, Cancel, Drain, KvLetter, PeerGone, KvWithheld>;
 
 // ---- worker -> gateway ----
 
@@ -142,6 +149,7 @@ struct WorkerReady {
   WorkerLoad load;
   WorkerRole role = WorkerRole::aggregated;
   std::uint64_t kv_bytes_per_token = 0;  ///< all layers, all ranks
+  std::vector<BlockHash> prefixes;       ///< some of the reusable blocks it holds (block_hash.h)
   friend bool operator==(const WorkerReady&, const WorkerReady&) = default;
 };
 
@@ -164,6 +172,10 @@ struct StepReport {
   std::vector<SequenceEnd> ended;
   WorkerLoad load;
   std::vector<FetchStat> fetches;  ///< ended since the last report
+  /// Prefix blocks that are reusable here now, and no longer: changes in bounded batches, and by
+  /// and by those it holds anyway, so that whoever listens knows them all after a while.
+  std::vector<BlockHash> held;
+  std::vector<BlockHash> dropped;
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 

@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::uint32_t kFailuresAlone =
     2;  // failed steps of one sequence by itself before it is given up
+// Of reports about reusable blocks: a pool of 4096 is told anew in 3 s at a cost of 10 kB/s.
+constexpr std::size_t kChangesPerReport = 256;
+constexpr std::size_t kAnnounceBlocks = 64;
+constexpr Duration kAnnounceInterval = milliseconds(50);
 
 WorkerConfig sane(WorkerConfig config) {
   INFOS_CHECK(config.block_tokens > 0);
@@ -70,6 +74,7 @@ std::optional<SequenceEnd> WorkerCore::State::refuse(const Submit& submit) const
 }
 
 void WorkerCore::State::on(const Submit& event, WorkerEffects& out) {
+  if (event.attempt.value > 0) cancel_export(event.request, Attempt{event.attempt.value - 1});
   if (WorkerSequence* known = find(event.request)) {
     if (known->submit.attempt >= event.attempt) return;  // said twice, or late
     on(Cancel{event.request, known->submit.attempt}, out);
@@ -96,6 +101,7 @@ void WorkerCore::State::from_waiting(WorkerSequence& sequence) {
 }
 
 void WorkerCore::State::on(const Cancel& event, WorkerEffects& out) {
+  cancel_export(event.request, event.attempt);
   WorkerSequence* sequence = find(event.request);
   if (!sequence || sequence->submit.attempt > event.attempt) return;
   if (sequence->in_step)
@@ -124,6 +130,7 @@ void WorkerCore::State::end(WorkerSequence& sequence, FinishReason reason, std::
   report.ended.push_back({key.first, key.second, reason,
                           std::min(sequence.cached_tokens, sequence.submit.prompt_tokens),
                           std::move(message), false, sequence.emitted()});
+  if (reason == FinishReason::prefilled) keep_for_export(sequence);
   release_blocks(sequence);
   if (sequence.suspect) --suspects;
   if (sequence.admitted_before) out.push_back(CloseSequence{key.first});
@@ -138,6 +145,7 @@ void WorkerCore::State::take_results(const Part& part, const SampledToken* sampl
   WorkerSequence& s = *part.sequence;
   s.computed += part.rows;
   publish_blocks(s);
+  advance_export(s);
   if (!sampled) return;
   const std::vector<TokenId>& stops = s.submit.stop_tokens;
   if (std::ranges::find(stops, sampled->token) != stops.end()) return;
@@ -177,10 +185,9 @@ void WorkerCore::State::on(const StepDone& event, WorkerEffects& out) {
     take_results(part, sampled);
     if (draws && s.length() == before)
       end(s, FinishReason::stop, "", out);
-    else if (s.emitted() >= s.submit.max_new_tokens && draws)
-      end(s, FinishReason::length, "", out);
-    else if (s.length() >= config.max_context)
-      end(s, FinishReason::length, "", out);
+    else if ((s.emitted() >= s.submit.max_new_tokens && draws) || s.length() >= config.max_context)
+      end(s, s.submit.kv_for.worker.worker ? FinishReason::prefilled : FinishReason::length, "",
+          out);
   }
 }
 
@@ -229,25 +236,44 @@ WorkerCore::~WorkerCore() = default;
 WorkerCore::WorkerCore(WorkerCore&&) noexcept = default;
 WorkerCore& WorkerCore::operator=(WorkerCore&&) noexcept = default;
 
-void WorkerCore::step(Time, const WorkerEvent& event, WorkerEffects& out) {
+/// What has gathered, and by and by everything that is reusable.
+void WorkerCore::State::say_report(WorkerEffects& out) {
+  report_due = false;
+  report.load = load();
+  BlockPool::Changes changes = pool.take_changes(kChangesPerReport);
+  report.held = std::move(changes.held), report.dropped = std::move(changes.dropped);
+  if (now >= announce_at) {
+    announce_at = now + kAnnounceInterval;
+    pool.announce(kAnnounceBlocks, report.held);
+  }
+  out.push_back(Report{std::move(report)});
+  report = StepReport{};
+}
+
+void WorkerCore::step(Time now, const WorkerEvent& event, WorkerEffects& out) {
   State& s = *state_;
+  s.now = std::max(s.now, now);
+  s.wishes = &out;
+  s.expire_transfers();
   const bool was_running = s.step.has_value();
   std::visit([&](const auto& e) { s.on(e, out); }, event);
   if (was_running && !s.step) s.report_due = true;
   if (!s.step) s.schedule(out);
-  if (s.report_due || !s.report.ended.empty()) {
-    s.report_due = false;
-    s.report.load = s.load();
-    out.push_back(Report{std::move(s.report)});
-    s.report = StepReport{};
-  }
-  if (s.draining && !s.drain_said && s.live.empty()) {
+  if (s.report_due || !s.report.ended.empty()) s.say_report(out);
+  if (s.draining && !s.drain_said && s.live.empty() && s.fetches.empty() && s.exports.empty()) {
     s.drain_said = true;
     out.emplace_back(std::in_place_type<Drained>);
   }
 }
 
-Time WorkerCore::next_deadline() const { return kNever; }
+Time WorkerCore::next_deadline() const { return state_->next_transfer_deadline(); }
+std::vector<BlockHash> WorkerCore::prefixes(std::size_t limit) const {
+  std::vector<BlockHash> hashes;
+  const BlockPool& pool = state_->pool;
+  for (std::uint32_t i = 0; i < pool.total() && hashes.size() < limit; ++i)
+    if (pool.is_published(BlockId{i})) hashes.push_back(pool.hash_of(BlockId{i}));
+  return hashes;
+}
 WorkerLoad WorkerCore::load() const { return state_->load(); }
 
 WorkerAudit WorkerCore::audit() const {
@@ -255,6 +281,7 @@ WorkerAudit WorkerCore::audit() const {
   WorkerAudit audit;
   for (const auto& [key, sequence] : s.live)
     audit.sequences.push_back({key.first, key.second, sequence->blocks});
+  s.audit_transfers(audit);
   for (std::uint32_t i = 0; i < s.pool.total(); ++i) {
     audit.references.push_back(s.pool.references(BlockId{i}));
     audit.published.push_back(s.pool.is_published(BlockId{i}) ? 1 : 0);

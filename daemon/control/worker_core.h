@@ -26,6 +26,9 @@ struct WorkerConfig {
       1.0;  ///< prefill time allowed per step, as a multiple of the decode time in it; grows
             ///< to twice that with a second of prefill backlog, further after four
   std::uint64_t seed = 1;
+  Duration fetch_limit = seconds(120);  ///< a fetch that takes longer is given up
+  Duration export_limit = seconds(60);  ///< computed KV is kept this long for who should fetch it
+  double export_share = 0.5;  ///< of all blocks, that such KV may hold; beyond: no new ones
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
 
@@ -66,8 +69,8 @@ struct ExportDone {
 struct Tick {
   friend bool operator==(const Tick&, const Tick&) = default;
 };
-using WorkerEvent =
-    std::variant<Submit, Cancel, Drain, StepDone, StepFailed, Tick, FetchDone, ExportDone>;
+using WorkerEvent = std::variant<Submit, Cancel, Drain, StepDone, StepFailed, Tick, FetchDone,
+                                 ExportDone, KvWithheld>;
 
 // ---- effects ----
 
@@ -163,7 +166,14 @@ struct WorkerAudit {
     Attempt attempt;
     std::vector<BlockId> blocks;
   };
+  struct Transfer {
+    EffectId id;
+    bool is_fetch = false;
+    bool is_orphan = false;       ///< its blocks are its own; else its sequence's
+    std::vector<BlockId> blocks;  ///< that it may write (fetch) or read (export)
+  };
   std::vector<Held> sequences;            ///< waiting ones too
+  std::vector<Transfer> transfers;        ///< not answered yet
   std::vector<std::uint32_t> references;  ///< per block, as the pool counts them
   std::vector<std::uint8_t> published;    ///< per block: content is complete and may be shared
   std::uint32_t free = 0;
@@ -190,6 +200,8 @@ class WorkerCore {
   WorkerLoad load() const;
   /// Copies everything; O(blocks).
   WorkerAudit audit() const;
+  /// Hashes of reusable blocks, at most `limit`: for WorkerReady.
+  std::vector<BlockHash> prefixes(std::size_t limit) const;
 
  private:
   struct State;

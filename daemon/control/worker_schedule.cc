@@ -22,10 +22,11 @@ void WorkerCore::State::schedule(WorkerEffects& out) {
     add_prefills(next, budget);
   }
   if (next.parts.empty()) return;
-  next.id = EffectId{++last_step};
+  next.id = EffectId{++last_effect};
   for (const Part& part : next.parts) {
     WorkerSequence& s = *part.sequence;
     s.in_step = true;
+    begin_export(s);
     (s.rows_left() == 1 ? next.decode_rows : next.prefill_rows) += part.rows;
     if (s.admitted_before) continue;
     s.admitted_before = true;
@@ -59,17 +60,18 @@ RunStep WorkerCore::State::to_effect(const Step& next) const {
 /// Rows to compute before everybody draws tokens, reuse not counted.
 std::uint64_t WorkerCore::State::backlog() const {
   std::uint64_t rows = waiting_rows;
-  for (const auto& [order, s] : running) rows += s->rows_left() > 1 ? s->rows_left() : 0;
+  for (const auto& [order, s] : running)
+    rows += s->rows_left() > 1 && !s->fetch ? s->rows_left() : 0;
   return rows;
 }
 
 /// The first suspect, alone. It may take blocks from anybody: until it has passed, nobody else
-/// moves.
+/// moves. Only for blocks that a transfer still has it waits.
 void WorkerCore::State::add_suspect(Step& next) {
   for (const auto& [order, sequence] : running) {
     if (!sequence->suspect) continue;
     add_chunk(next, *sequence, config.max_step_tokens);
-    INFOS_CHECK(next.parts.size() == 1);
+    INFOS_CHECK(next.parts.size() == 1 || awaited() > 0);
     return;
   }
 }
@@ -77,13 +79,13 @@ void WorkerCore::State::add_suspect(Step& next) {
 void WorkerCore::State::add_decodes(Step& next) {
   scratch.clear();
   for (const auto& [order, sequence] : running) {
-    if (sequence->rows_left() == 1) scratch.push_back(sequence);
+    if (sequence->rows_left() == 1 && !sequence->fetch) scratch.push_back(sequence);
   }
   for (WorkerSequence* sequence : scratch) {
     if (!running.contains(sequence->order)) continue;  // an older one took its blocks just now
     if (grow(next, *sequence, sequence->length()))
       next.parts.push_back({sequence, 1});
-    else
+    else if (awaited() == 0)
       preempt(next, *sequence);
   }
 }
@@ -91,7 +93,7 @@ void WorkerCore::State::add_decodes(Step& next) {
 void WorkerCore::State::add_prefills(Step& next, std::uint32_t budget) {
   scratch.clear();
   for (const auto& [order, sequence] : running) {
-    if (sequence->rows_left() > 1) scratch.push_back(sequence);
+    if (sequence->rows_left() > 1 && !sequence->fetch) scratch.push_back(sequence);
   }
   for (WorkerSequence* sequence : scratch) {
     if (budget == 0) return;
@@ -110,6 +112,7 @@ void WorkerCore::State::add_prefills(Step& next, std::uint32_t budget) {
 /// known tokens and one block more each. Nobody overtakes it, so that a long prompt is not starved
 /// by short ones.
 bool WorkerCore::State::may_admit(WorkerSequence& head) {
+  if (!may_export(head)) return false;
   if (running.empty()) return true;
   if (blocked_head == head.order && pool.available() <= blocked_available) return false;
   std::size_t promised = running.size();
@@ -129,6 +132,7 @@ bool WorkerCore::State::may_admit(WorkerSequence& head) {
 /// Adds up to `budget` rows of a sequence, fewer if blocks are short. Returns: the rows added.
 std::uint32_t WorkerCore::State::add_chunk(Step& next, WorkerSequence& s, std::uint32_t budget) {
   reuse_prefix(s);
+  if (begin_fetch(s)) return 0;
   if (!s.preempted) s.cached_tokens = std::max(s.cached_tokens, s.reused);
   const auto room = [&] {
     return (s.blocks.size() + pool.available()) * std::uint64_t{config.block_tokens} - s.computed;
@@ -151,6 +155,7 @@ void WorkerCore::State::reuse_prefix(WorkerSequence& s) {
     if (!hit) return;
     s.blocks.push_back(*hit);
     s.chain = pool.chain_of(*hit);
+    s.hash = pool.hash_of(*hit);
     s.computed += block;
     s.reused += block;
     ++s.published;
@@ -175,9 +180,11 @@ bool WorkerCore::State::grow(Step& next, WorkerSequence& s, std::uint32_t rows_e
       s.blocks.push_back(*block);
       continue;
     }
-    WorkerSequence* victim = victim_for(s);
-    if (!victim) return false;
-    preempt(next, *victim);
+    if (awaited() >= blocks_for(rows_end) - s.blocks.size()) return false;
+    if (WorkerSequence* victim = victim_for(s))
+      preempt(next, *victim);
+    else if (!end_oldest_export())
+      return false;
   }
   return true;
 }
@@ -194,19 +201,24 @@ void WorkerCore::State::preempt(Step& next, WorkerSequence& victim) {
 }
 
 void WorkerCore::State::release_blocks(WorkerSequence& s) {
+  let_go(s);
   for (auto block = s.blocks.rbegin(); block != s.blocks.rend(); ++block) pool.release(*block);
   s.blocks.clear();
   s.computed = s.published = s.reused = 0;
   s.chain = ChainId{};
+  s.hash = BlockHash{};
 }
 
 void WorkerCore::State::publish_blocks(WorkerSequence& s) {
   const std::uint32_t block = config.block_tokens;
   for (; (s.published + 1) * block <= s.computed; ++s.published) {
     BlockId& held = s.blocks[s.published];
-    held = pool.publish(
-        held, s.chain, std::span(s.submit.tokens).subspan(std::size_t{s.published} * block, block));
-    s.chain = pool.chain_of(held);
+    const auto tokens = std::span(s.submit.tokens).subspan(std::size_t{s.published} * block, block);
+    s.hash = block_hash(s.hash ? s.hash : block_hash_root(block), tokens);
+    // A reader of this very block is not moved to its twin.
+    const ChainId twin = s.exporting ? pool.peek(s.chain, tokens) : ChainId{};
+    if (!twin) held = pool.publish(held, s.chain, tokens, s.hash);
+    s.chain = twin ? twin : pool.chain_of(held);
   }
 }
 

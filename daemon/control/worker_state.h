@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of WorkerCore, shared by its two halves: worker_core.cc takes events,
-// worker_schedule.cc composes steps.
+// The inside of WorkerCore, shared by its parts: worker_core.cc takes events, worker_schedule.cc
+// composes steps, worker_transfer.cc lets KV come and go.
 #pragma once
 
 #include <map>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/control/block_hash.h"
 #include "daemon/control/block_pool.h"
 #include "daemon/control/step_pace.h"
 #include "daemon/control/worker_core.h"
@@ -26,6 +27,7 @@ struct WorkerSequence {
   std::uint32_t computed = 0;   ///< leading tokens whose KV is in `blocks`
   std::uint32_t published = 0;  ///< leading blocks that are findable
   ChainId chain;                ///< of the last published block
+  BlockHash hash;               ///< of the same, none: of no block
   std::uint32_t reused =
       0;  ///< leading tokens that were found, not computed, since it last had no blocks
   std::uint32_t cached_tokens = 0;  ///< the same before any preemption
@@ -35,6 +37,10 @@ struct WorkerSequence {
   bool in_step = false;
   bool suspect = false;    ///< was in a failed step: must pass one alone
   bool cancelled = false;  ///< ends when its step does
+  EffectId fetch;          ///< under way: the sequence waits for it
+  EffectId exporting;      ///< under way
+  bool fetched = false;    ///< a fetch was begun once: there is no second
+  bool exported = false;   ///< likewise
 
   std::uint32_t length() const { return static_cast<std::uint32_t>(submit.tokens.size()); }
   std::uint32_t rows_left() const { return length() - computed; }
@@ -54,6 +60,31 @@ struct WorkerCore::State {
     std::uint32_t prefill_rows = 0;
   };
 
+  /// KV that comes. Its blocks belong to its sequence until that lets go of them; then they are an
+  /// orphan's, and free when nobody can write into them any more.
+  struct Fetch {
+    WorkerSequence* sequence = nullptr;  ///< none: orphan
+    RequestId request;
+    Attempt attempt;
+    WorkerRef source;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+    bool abandoned = false;
+    Time deadline;                ///< then it is abandoned, and at last goes on as an orphan
+    std::vector<BlockId> blocks;  ///< an orphan's
+  };
+  /// KV that goes, likewise.
+  struct Export {
+    WorkerSequence* sequence = nullptr;  ///< none: orphan
+    RequestId request;
+    Attempt attempt;
+    std::uint32_t tokens = 0;  ///< that are meant
+    std::uint32_t told = 0;    ///< that are computed, as was said
+    bool ended = false;        ///< EndExport was said
+    Time deadline = kNever;
+    std::vector<BlockId> blocks;  ///< an orphan's
+  };
+
   explicit State(const WorkerConfig& wanted);
 
   // worker_core.cc
@@ -63,8 +94,9 @@ struct WorkerCore::State {
   void on(const StepDone& event, WorkerEffects& out);
   void on(const StepFailed& event, WorkerEffects& out);
   void on(const Tick&, WorkerEffects&) {}
-  void on(const FetchDone&, WorkerEffects&) {}
-  void on(const ExportDone&, WorkerEffects&) {}
+  void on(const FetchDone& event, WorkerEffects& out);
+  void on(const ExportDone& event, WorkerEffects& out);
+  void on(const KvWithheld& event, WorkerEffects& out);
   std::optional<SequenceEnd> refuse(const Submit& submit) const;
   void take_results(const Part& part, const SampledToken* sampled);
   void step_failed(const std::string& message, WorkerEffects& out);
@@ -73,6 +105,7 @@ struct WorkerCore::State {
   void to_waiting(WorkerSequence& sequence);
   void from_waiting(WorkerSequence& sequence);
   WorkerLoad load() const;
+  void say_report(WorkerEffects& out);
 
   // worker_schedule.cc
   void schedule(WorkerEffects& out);
@@ -93,6 +126,24 @@ struct WorkerCore::State {
   }
   RunStep to_effect(const Step& next) const;
 
+  // worker_transfer.cc
+  bool begin_fetch(WorkerSequence& sequence);
+  void begin_export(WorkerSequence& sequence);
+  void advance_export(WorkerSequence& sequence);
+  void let_go(WorkerSequence& sequence);
+  void keep_for_export(WorkerSequence& sequence);
+  void end_export(EffectId id, Export& of);
+  void cancel_export(RequestId request, Attempt attempt);
+  bool end_oldest_export();
+  void abandon(EffectId id, Fetch& fetch);
+  void expire_transfers();
+  Time next_transfer_deadline() const;
+  void audit_transfers(WorkerAudit& audit) const;
+  void free_blocks(std::vector<BlockId>& blocks);
+  bool may_export(const WorkerSequence& head) const;
+  /// Blocks that come back soon without anybody's doing.
+  std::uint32_t awaited() const { return fetch_orphans + ended_orphans; }
+
   WorkerConfig config;
   BlockPool pool;
   StepPace pace;
@@ -103,7 +154,15 @@ struct WorkerCore::State {
   StepReport report;         ///< gathered for the next Report
   std::vector<WorkerSequence*> scratch;
   std::uint64_t arrivals = 0;
-  std::uint64_t last_step = 0;
+  std::uint64_t last_effect = 0;
+  std::map<EffectId, Fetch> fetches;
+  std::map<EffectId, Export> exports;
+  std::uint32_t fetch_orphans = 0;   ///< blocks
+  std::uint32_t export_orphans = 0;  ///< blocks
+  std::uint32_t ended_orphans = 0;   ///< blocks of export orphans that are to end
+  WorkerEffects* wishes = nullptr;   ///< of the step() under way
+  Time now{INT64_MIN};
+  Time announce_at{INT64_MIN};  ///< the next report says some of the blocks it holds
   std::uint32_t suspects = 0;
   std::uint64_t waiting_rows = 0;       ///< tokens of waiting sequences
   ServiceOrder blocked_head;            ///< the head of the queue that did not fit when

@@ -88,7 +88,7 @@ class BlockPoolTest : public testing::TestWithParam<std::uint64_t> {
     const ChainId parent = some_chain();
     const std::vector<TokenId> tokens = some_tokens();
     const BlockId* twin = model.find(parent, tokens);
-    const BlockId got = pool.publish(block, parent, tokens);
+    const BlockId got = pool.publish(block, parent, tokens, BlockHash{1});
     if (twin) {
       ASSERT_EQ(got, *twin);
       model.take(got);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/control/block_hash.h"
 #include "daemon/control/worker_core.h"
 
 namespace infos::test {
@@ -96,6 +97,27 @@ class WorkerHarness {
     return last;
   }
   std::size_t drained() const { return drained_; }
+  const std::vector<FetchKv>& fetches() const { return fetches_; }
+  const std::vector<EffectId>& abandoned() const { return abandoned_; }
+  const std::vector<ExportKv>& exports() const { return exports_; }
+  const std::vector<AdvanceExport>& advances() const { return advances_; }
+  const std::vector<EffectId>& ended_exports() const { return ended_exports_; }
+  const std::vector<FetchStat>& fetch_stats() const { return fetch_stats_; }
+  const std::set<BlockHash>& held() const { return held_; }
+  /// Lets time pass.
+  void advance(Duration wait) {
+    now_ = now_ + wait;
+    tell(Tick{});
+  }
+  /// Plays the transfer of a fetch's first `tokens` tokens from `source`, whose table is `blocks`.
+  void copy_from(const WorkerHarness& source, const std::vector<BlockId>& blocks,
+                 const FetchKv& fetch, std::uint32_t tokens) {
+    for (std::uint32_t i = fetch.begin; i < fetch.begin + tokens; ++i) {
+      const std::uint32_t from = source.config_.block_tokens, to = config_.block_tokens;
+      kv_[std::size_t{fetch.blocks.at(i / to).value} * to + i % to] =
+          source.kv_[std::size_t{blocks.at(i / from).value} * from + i % from];
+    }
+  }
   std::size_t open() const { return open_.size(); }
 
  private:
@@ -138,13 +160,16 @@ class WorkerHarness {
       ASSERT_EQ(t.index, answer.size()) << "token out of order";
       answer.push_back(t.sampled.token);
     }
+    fetch_stats_.insert(fetch_stats_.end(), e.report.fetches.begin(), e.report.fetches.end());
+    held_.insert(e.report.held.begin(), e.report.held.end());
+    for (const BlockHash hash : e.report.dropped) held_.erase(hash);
     ended_.insert(ended_.end(), e.report.ended.begin(), e.report.ended.end());
   }
   void take(Drained&) { ++drained_; }
   void take(FetchKv& e) { fetches_.push_back(e); }
   void take(AbandonFetch& e) { abandoned_.push_back(e.id); }
   void take(ExportKv& e) { exports_.push_back(e); }
-  void take(AdvanceExport&) {}
+  void take(AdvanceExport& e) { advances_.push_back(e); }
   void take(EndExport& e) { ended_exports_.push_back(e.id); }
 
   WorkerConfig config_;
@@ -159,6 +184,9 @@ class WorkerHarness {
   std::vector<FetchKv> fetches_;
   std::vector<EffectId> abandoned_, ended_exports_;
   std::vector<ExportKv> exports_;
+  std::vector<AdvanceExport> advances_;
+  std::vector<FetchStat> fetch_stats_;
+  std::set<BlockHash> held_;
 };
 
 inline Submit submit(std::uint64_t request, std::vector<TokenId> prompt, std::uint32_t max_new) {
