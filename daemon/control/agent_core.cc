@@ -88,7 +88,7 @@ Slot* AgentCore::State::find(WorkerId worker, Generation generation) {
 }
 
 void AgentCore::State::start(WorkerId worker, Slot& slot, AgentEffects& out) {
-  Generation& generation = generations[worker];
+  Generation& generation = generations.try_emplace(worker, config.generation_base).first->second;
   ++generation.value;
   slot.spec = *slot.wanted;
   slot.generation = generation;

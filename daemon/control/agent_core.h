@@ -24,6 +24,7 @@ struct AgentConfig {
   Duration backoff_max = seconds(30);
   Duration healthy_after = seconds(30);  ///< a run this long resets the back-off
   std::uint64_t seed = 1;                ///< jitter of the back-off
+  Generation generation_base;  ///< each slot's first process has the next one
   friend bool operator==(const AgentConfig&, const AgentConfig&) = default;
 };
 

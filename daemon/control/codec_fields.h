@@ -216,11 +216,12 @@ void fields(A& a, Like<StopHit> auto& m) {
 }
 template <typename A>
 void fields(A& a, Like<WorkerUp> auto& m) {
-  a(1, "worker", m.worker), a(2, "generation", m.generation), a(3, "ready", m.ready);
+  a(1, "worker", m.worker), a(2, "generation", m.generation), a(3, "ready", m.ready),
+      a(4, "link", m.link);
 }
 template <typename A>
 void fields(A& a, Like<WorkerDown> auto& m) {
-  a(1, "worker", m.worker), a(2, "generation", m.generation);
+  a(1, "worker", m.worker), a(2, "generation", m.generation), a(3, "link", m.link);
 }
 template <typename A>
 void fields(A& a, Like<WorkerSaid> auto& m) {
@@ -261,7 +262,7 @@ void fields(A& a, Like<AgentConfig> auto& m) {
   a.always(1, "start_timeout", m.start_timeout), a.always(2, "silence_limit", m.silence_limit);
   a.always(3, "stop_timeout", m.stop_timeout), a.always(4, "backoff_first", m.backoff_first);
   a.always(5, "backoff_max", m.backoff_max), a.always(6, "healthy_after", m.healthy_after),
-      a.always(7, "seed", m.seed);
+      a.always(7, "seed", m.seed), a(8, "generation_base", m.generation_base);
 }
 template <typename A>
 void fields(A& a, Like<WorkerSpec> auto& m) {

@@ -110,12 +110,13 @@ void GatewayCore::State::worker_lost(WorkerId id, GatewayWorker& worker, Gateway
 
 void GatewayCore::State::on(const WorkerUp& event, GatewayEffects& out) {
   GatewayWorker& worker = workers[event.worker];
-  if (event.generation < worker.generation) return;
-  if (worker.generation && event.generation == worker.generation)
+  if (std::pair(event.generation, event.link) < std::pair(worker.generation, worker.link)) return;
+  if (worker.generation && event.generation == worker.generation && event.link == worker.link)
     return;  // said twice, or down since
   const std::string before = worker.ready.model;
   worker_lost(event.worker, worker, out);
   worker.generation = event.generation;
+  worker.link = event.link;
   worker.up = true;
   worker.ready = event.ready;
   worker.load = event.ready.load;
@@ -127,9 +128,10 @@ void GatewayCore::State::on(const WorkerUp& event, GatewayEffects& out) {
 
 void GatewayCore::State::on(const WorkerDown& event, GatewayEffects& out) {
   GatewayWorker& worker = workers[event.worker];
-  if (event.generation < worker.generation) return;
+  if (std::pair(event.generation, event.link) < std::pair(worker.generation, worker.link)) return;
   worker_lost(event.worker, worker, out);
   worker.generation = event.generation;
+  worker.link = event.link;
   pump(worker.ready.model, out);
 }
 

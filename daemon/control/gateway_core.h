@@ -52,17 +52,20 @@ struct StopHit {
   RequestId request;
   friend bool operator==(const StopHit&, const StopHit&) = default;
 };
-/// A worker process of generation `generation` serves.
+/// A worker process of generation `generation` serves. The same process may be lost and found
+/// again: later news has a higher generation, or the same one and a higher link.
 struct WorkerUp {
   WorkerId worker;
   Generation generation;
   WorkerReady ready;
+  std::uint64_t link = 0;  ///< counts the links over which it was heard of; 0: it is of this node
   friend bool operator==(const WorkerUp&, const WorkerUp&) = default;
 };
 /// That process is gone (or is no longer believed).
 struct WorkerDown {
   WorkerId worker;
   Generation generation;
+  std::uint64_t link = 0;
   friend bool operator==(const WorkerDown&, const WorkerDown&) = default;
 };
 /// A worker said something.

@@ -30,6 +30,7 @@ struct GatewayRequest {
 
 struct GatewayWorker {
   Generation generation;
+  std::uint64_t link = 0;  ///< orders news of one generation
   bool up = false;
   WorkerReady ready;
   WorkerLoad load;

@@ -181,6 +181,8 @@ class WireWriter {
       put_nested(number, [&] {
         for (const E& e : v) put_varint(to_varint(e));
       });
+    } else if constexpr (std::same_as<E, std::string>) {
+      for (const E& e : v) always(number, "", e);
     } else {
       for (const E& e : v) put_nested(number, [&] { put_body(e); });
     }
@@ -386,7 +388,10 @@ class WireReader {
       std::string_view b;
       if (type_ != bytes || !get_bytes(b)) return fail(name, "a length that runs past the end");
       if (v.size() >= kMessagesMax) return fail(name, "too many entries");
-      return take_nested(name, b, v.emplace_back());
+      if constexpr (std::same_as<E, std::string>)
+        return v.emplace_back(b), true;
+      else
+        return take_nested(name, b, v.emplace_back());
     }
   }
   bool read_entry(std::pair<std::string, std::string>& entry) {

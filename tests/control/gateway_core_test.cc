@@ -249,6 +249,22 @@ TEST(GatewayCore, StaleWords_AreIgnoredAndTheirWorkIsStopped) {
   EXPECT_FALSE(g.core.routable("m")) << "a process that ended does not come back";
 }
 
+TEST(GatewayCore, ProcessFoundAgainOverANewLink_Serves) {
+  Gateway g;
+  WorkerUp up{{1}, {3}, {}, 1};
+  up.ready.model = "m";
+  up.ready.max_context = 100;
+  g.tell(up);
+  EXPECT_TRUE(g.core.routable("m"));
+  g.tell(WorkerDown{{1}, {3}, 1});
+  g.tell(up);  // late
+  EXPECT_FALSE(g.core.routable("m"));
+  up.link = 2;
+  g.tell(up);
+  g.tell(WorkerDown{{1}, {3}, 1});  // late
+  EXPECT_TRUE(g.core.routable("m"));
+}
+
 TEST(GatewayCore, ClientGone_CancelsOnceAndIsForgotten) {
   Gateway g;
   g.up(1);

@@ -127,6 +127,8 @@ TEST(SpecGolden, Values_ArriveInTheStructs) {
   EXPECT_EQ(cluster.links[0].latency, microseconds(2));
   EXPECT_EQ(cluster.links[1].between.at(1).name, "n1/gpu0");
   const ModelSpec& model = outcome.set.models.at(0);
+  EXPECT_EQ(model.pools.at(1).engine.block_tokens, 8U);
+  EXPECT_EQ(model.pools[1].engine.kv_dtype, "f32");
   EXPECT_EQ(model.name, "meta-llama/Llama-3.1-8B");
   EXPECT_EQ(model.slo.ttft, milliseconds(300));
   EXPECT_DOUBLE_EQ(model.slo.percentile, 99.9);

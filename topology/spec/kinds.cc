@@ -25,7 +25,7 @@ static void describe(Fields& f, NodeSpec& n) {
   n.place = f.place();
   f.text("name", n.name, TextRule::name, required("unique in the cluster"));
   f.text("address", n.address, TextRule::address,
-         not_yet("where the node's daemon listens for its peers"));
+         "where the node's daemon listens for its peers");
   f.objects("devices", n.devices, "what computes there; none: the node's cores are one device");
 }
 
@@ -49,7 +49,7 @@ static void describe(Fields& f, StateSpec& s) {
 }
 
 static void describe(Fields& f, ClusterSpec& c) {
-  f.objects("nodes", c.nodes, required("the machines; more than one is refused today"));
+  f.objects("nodes", c.nodes, required("the machines"));
   f.objects("links", c.links, not_yet("connections whose kind or speed should not be guessed"));
   f.object("state", c.state, not_yet("where the controller keeps what it must not forget"));
 }
@@ -63,16 +63,28 @@ static void describe(Fields& f, SloSpec& s) {
          not_yet("part of the requests, in percent, that must meet both"));
 }
 
+static void describe(Fields& f, PoolEngineSpec& e) {
+  f.count("threads", e.threads, 0, 4096, "threads that compute; 0: all cores it may use");
+  f.cores("cores", e.cores, "pin the threads to these logical cores");
+  f.bytes("kv_memory", e.kv_memory, "memory of the KV pool");
+  f.word("kv_dtype", e.kv_dtype, {"auto", "f32", "f16", "bf16"}, "type of keys and values");
+  f.count("block_tokens", e.block_tokens, 1, 1024, "tokens of one KV block");
+  f.count("max_step_tokens", e.max_step_tokens, 1, 1u << 20, "tokens of one step");
+  f.count("max_running", e.max_running, 1, 1u << 16, "sequences that run at once");
+  f.text("device_options", e.device_options, TextRule::any, "for the backend");
+}
+
 static void describe(Fields& f, PoolSpec& p) {
   p.place = f.place();
   f.choice("phase", p.phase,
            {Phase::aggregated, Phase::prefill, Phase::decode, Phase::attention, Phase::ffn},
-           required("what its workers do; others than aggregated are refused today"));
+           required("what its workers do; attention and ffn are refused today"));
   f.references("devices", p.devices, TextRule::place,
                "where it may run, as `node/device`; none: anywhere");
   f.count("replicas", p.replicas, 0, 4096, "how many worker groups, on each device");
   f.count("tensor_parallel", p.tensor_parallel, 1, 1024,
-          "devices of one worker group; more than 1 is refused today");
+          "parts that one worker of it is split into");
+  f.object("engine", p.engine, "what differs from the model's `engine` in this pool");
 }
 
 static void describe(Fields& f, ReplicaSpec& r) {
@@ -109,7 +121,7 @@ static void describe(Fields& f, ModelSpec& m) {
   f.choice("topology", m.topology,
            {TopologyKind::automatic, TopologyKind::aggregated, TopologyKind::prefill_decode,
             TopologyKind::attention_ffn},
-           "how its phases are laid out; others than auto and aggregated are refused today");
+           "how its phases are laid out; attention-ffn is refused today");
   f.objects("pools", m.pools, "an explicit layout, in place of `topology`");
   f.object("replicas", m.replicas, "how many worker groups");
   f.choice("numerics", m.numerics, {Numerics::exact, Numerics::bounded, Numerics::permissive},

@@ -91,12 +91,25 @@ enum class TopologyKind { automatic, aggregated, prefill_decode, attention_ffn }
 enum class Phase { aggregated, prefill, decode, attention, ffn };
 enum class Numerics { exact, bounded, permissive };
 
+/// What a pool's engines have otherwise than the model's `engine`; what is absent is the model's.
+struct PoolEngineSpec {
+  std::optional<std::uint32_t> threads;
+  CoreList cores;
+  std::optional<Bytes> kv_memory;
+  std::string kv_dtype;  ///< empty: the model's
+  std::optional<std::uint32_t> block_tokens;
+  std::optional<std::uint32_t> max_step_tokens;
+  std::optional<std::uint32_t> max_running;
+  std::string device_options;
+};
+
 struct PoolSpec {
   SpecPlace place;
   Phase phase = Phase::aggregated;
   std::vector<SpecRef> devices;  ///< node/device; empty: the planner chooses
   std::uint32_t replicas = 1;
   std::uint32_t tensor_parallel = 1;
+  PoolEngineSpec engine;
 };
 
 struct ReplicaSpec {
