@@ -142,6 +142,10 @@ class Transport {
   /// Errors: invalid_argument: not a key of this kind of transport.
   virtual Result<RemoteId> open_remote(PeerId peer, std::string_view key) = 0;
 
+  /// Forgets a grant that was received; operations given before go on. A fence forgets all of the
+  /// peer's.
+  virtual void close_remote(RemoteId remote) { static_cast<void>(remote); }
+
   // ---- operations ----
 
   /// Brings bytes here / there. The pieces are read before the call returns. The verdict is of all

@@ -34,9 +34,9 @@ class TransportConformance : public ::testing::TestWithParam<Backend> {
   std::unique_ptr<Transport> make() const;
 };
 
-#define INFOS_TRANSPORT_CONFORMANCE(name, ...)                                            \
-  INSTANTIATE_TEST_SUITE_P(Backend, TransportConformance,                                 \
-                           ::testing::Values(::infos::test::Backend{#name, __VA_ARGS__}), \
+#define INFOS_TRANSPORT_CONFORMANCE(backend, ...)                                            \
+  INSTANTIATE_TEST_SUITE_P(Backend, TransportConformance,                                    \
+                           ::testing::Values(::infos::test::Backend{#backend, __VA_ARGS__}), \
                            [](const auto& info) { return info.param.name; })
 
 // ---- what the tests are made of ----
