@@ -54,6 +54,8 @@ void PeerConnection::secured(const error_code& error) {
   if (closed()) return;
   if (error) {
     const long verdict = SSL_get_verify_result(stream_.native_handle());
+    if (verdict != X509_V_OK && !tls_->pin.empty())
+      return fail("it does not prove that it belongs to the authority with the hash " + tls_->pin);
     if (verdict != X509_V_OK)
       return fail(fmt::format("TLS: the peer's certificate is refused: {}",
                               X509_verify_cert_error_string(verdict)));
