@@ -30,6 +30,12 @@ std::uint64_t stride_of(const KvStrides& s, std::uint8_t axis) {
   }
 }
 
+/// Where a row begins.
+std::uint64_t place(const KvStrides& s, BlockId block, std::uint64_t layer, std::uint64_t head,
+                    std::uint64_t slot) {
+  return block.value * s.block + layer * s.layer + head * s.head + slot * s.token;
+}
+
 /// Adds a copy, or lengthens the last one when it goes on from there on both sides.
 void append(std::vector<KvCopy>& out, const KvCopy& copy) {
   if (!out.empty()) {
@@ -98,27 +104,31 @@ void ReshardProgram::walk(const KvPart& part, const KvTables& tables, const Emit
   INFOS_CHECK(part.token_end <= kTokensMax);
   if (part.layer_begin >= part.layer_end) return;
   for (const Pair& pair : pairs_) {
+    if (part.from_rank != kAllRanks && part.from_rank != pair.from_rank) continue;
     std::uint32_t token = part.token_begin;
     while (token < part.token_end) {
-      const std::uint32_t i = token / from_.block_tokens, j = token / to_.block_tokens;
+      const std::uint32_t i = (token - tables.from_begin) / from_.block_tokens;
+      const std::uint32_t j = (token - tables.to_begin) / to_.block_tokens;
       const std::uint32_t end =
-          std::min({part.token_end, (i + 1) * from_.block_tokens, (j + 1) * to_.block_tokens});
+          std::min({part.token_end, tables.from_begin + (i + 1) * from_.block_tokens,
+                    tables.to_begin + (j + 1) * to_.block_tokens});
       INFOS_CHECK(i < tables.from.size());
       INFOS_CHECK(j < tables.to.size());
-      const auto place = [&](const KvStrides& s, BlockId block, std::uint32_t head,
-                             std::uint32_t slot) {
-        return std::uint64_t{block.value} * s.block + std::uint64_t{part.layer_begin} * s.layer +
-               std::uint64_t{head} * s.head + std::uint64_t{slot} * s.token;
+      const auto from = [&](const KvStrides& s) {
+        return place(s, tables.from[i], part.layer_begin - tables.from_layer, pair.from_head,
+                     token % from_.block_tokens);
       };
-      const std::uint32_t from_slot = token % from_.block_tokens;
-      const std::uint32_t to_slot = token % to_.block_tokens;
-      Box box{pair.from_rank,
-              pair.to_rank,
-              place(from_.data, tables.from[i], pair.from_head, from_slot),
-              place(to_.data, tables.to[j], pair.to_head, to_slot),
-              from_.scale_begin + place(from_.scale, tables.from[i], pair.from_head, from_slot),
-              to_.scale_begin + place(to_.scale, tables.to[j], pair.to_head, to_slot),
-              {end - token, pair.heads, 2, part.layer_end - part.layer_begin}};
+      const auto to = [&](const KvStrides& s) {
+        return place(s, tables.to[j], part.layer_begin - tables.to_layer, pair.to_head,
+                     token % to_.block_tokens);
+      };
+      const Box box{pair.from_rank,
+                    pair.to_rank,
+                    from(from_.data),
+                    to(to_.data),
+                    from_.scale_begin + from(from_.scale),
+                    to_.scale_begin + to(to_.scale),
+                    {end - token, pair.heads, 2, part.layer_end - part.layer_begin}};
       emit(box);
       token = end;
     }
@@ -160,24 +170,31 @@ struct Loops {
 
 }  // namespace
 
-void ReshardProgram::copy_plane(const Box& box, const std::vector<Axis>& axes,
-                                std::vector<KvCopy>& out) const {
-  const bool scales = &axes == &scale_;
-  Loops loops{scales ? sizeof(float) : from_.row_bytes()};
-  for (const Axis& axis : axes)
-    loops.add(box.extent[axis.of], axis.from, axis.to, loops.run, loops.run);
-  loops.each(scales ? box.from_scale : box.from, scales ? box.to_scale : box.to,
-             [&](std::uint64_t from, std::uint64_t to) {
-               append(out, {box.from_rank, box.to_rank, from, to, loops.run});
-             });
+template <typename Emit>
+void ReshardProgram::each_copy(const KvPart& part, const KvTables& tables, const Emit& emit) const {
+  INFOS_CHECK(copies_only());
+  walk(part, tables, [&](const Box& box) {
+    Loops loops{from_.row_bytes()};
+    for (const Axis& axis : data_)
+      loops.add(box.extent[axis.of], axis.from, axis.to, loops.run, loops.run);
+    loops.each(box.from, box.to, [&](std::uint64_t from, std::uint64_t to) {
+      emit(KvCopy{box.from_rank, box.to_rank, from, to, loops.run});
+    });
+  });
+  if (from_.dtype != KvDType::i8) return;
+  walk(part, tables, [&](const Box& box) {
+    Loops loops{sizeof(float)};
+    for (const Axis& axis : scale_)
+      loops.add(box.extent[axis.of], axis.from, axis.to, loops.run, loops.run);
+    loops.each(box.from_scale, box.to_scale, [&](std::uint64_t from, std::uint64_t to) {
+      emit(KvCopy{box.from_rank, box.to_rank, from, to, loops.run});
+    });
+  });
 }
 
 void ReshardProgram::copies(const KvPart& part, const KvTables& tables,
                             std::vector<KvCopy>& out) const {
-  INFOS_CHECK(copies_only());
-  walk(part, tables, [&](const Box& box) { copy_plane(box, data_, out); });
-  if (from_.dtype != KvDType::i8) return;
-  walk(part, tables, [&](const Box& box) { copy_plane(box, scale_, out); });
+  each_copy(part, tables, [&](const KvCopy& copy) { append(out, copy); });
 }
 
 template <typename Emit>

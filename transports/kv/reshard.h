@@ -16,15 +16,21 @@
 
 namespace infos {
 
+constexpr std::uint32_t kAllRanks = UINT32_MAX;
+
 /// Tokens [token_begin, token_end) of a sequence, layers [layer_begin, layer_end).
 struct KvPart {
   std::uint32_t token_begin = 0, token_end = 0;
   std::uint32_t layer_begin = 0, layer_end = 0;
+  std::uint32_t from_rank = kAllRanks;  ///< only what this rank of the source holds
 };
 
-/// The block tables of both sides; entry i holds tokens from i * block_tokens of its side.
+/// The block tables of both sides. Entry i holds the tokens from begin + i * block_tokens of its
+/// side; begins are multiples of block_tokens.
 struct KvTables {
   std::span<const BlockId> from, to;
+  std::uint32_t from_begin = 0, to_begin = 0;
+  std::uint32_t from_layer = 0, to_layer = 0;  ///< the layer at which that side's memory begins
 };
 
 /// `bytes` bytes to take over as they are. Offsets are from the bases of the ranks' pools.
@@ -84,7 +90,8 @@ class ReshardProgram {
 
   template <typename Emit>
   void walk(const KvPart& part, const KvTables& tables, const Emit& emit) const;
-  void copy_plane(const Box& box, const std::vector<Axis>& axes, std::vector<KvCopy>& out) const;
+  template <typename Emit>
+  void each_copy(const KvPart& part, const KvTables& tables, const Emit& emit) const;
   template <typename Emit>
   void convert_box(const Box& box, const Emit& emit) const;
   template <typename Emit>
