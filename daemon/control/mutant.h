@@ -20,7 +20,7 @@ enum class Mutant : std::uint32_t {
   fence_not_awaited = 5,           ///< the fetch ends when the fence is asked for, not answered
   fetch_done_twice = 6,            ///< a second FetchDone
   export_done_twice = 7,           ///< a second ExportDone
-  stale_advance_accepted = 8,      ///< an advance of another lease moves the ready clock
+  superseded_lease_kept = 8,       ///< a newer ask of the same request leaves the old lease open
   generation_not_renewed = 9,      ///< a block's second tenure has the stamp of its first
   sender_unchecked = 10,           ///< whoever asks gets the lease
   abandon_forgets_moves = 11,      ///< an abandoned fetch does not wait for its moves
