@@ -64,10 +64,7 @@ void TransferCore::State::on(Time now, const PeerGone& event, TransferEffects& o
     writers = writers || fetch.moves > 0;
   }
   if (writers && planted(Mutant::peer_gone_without_fence)) {
-    std::vector<EffectId> dead;
-    for (const auto& [id, move] : moves)
-      if (move.peer == event.peer) dead.push_back(id);
-    for (const EffectId id : dead) end_move(id, 0);
+    forget_moves([&](const MoveState& move) { return move.peer == event.peer; });
   } else if (writers) {
     start_fence(now, event.peer, out);
   }

@@ -46,11 +46,8 @@ void TransferCore::State::on(Time now, const AbandonFetch& event, TransferEffect
   const auto at = fetches.find(event.id);
   if (at == fetches.end()) return;
   stop(now, at->second, "abandoned", out);
-  if (planted(Mutant::abandon_forgets_moves)) {
-    for (auto& [id, move] : moves)
-      if (move.fetch == event.id) end_move(id, 0);
-    at->second.moves = 0;
-  }
+  if (planted(Mutant::abandon_forgets_moves))
+    forget_moves([&](const MoveState& move) { return move.fetch == event.id; });
   finish_if_over(event.id, out);
 }
 

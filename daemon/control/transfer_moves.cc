@@ -122,6 +122,13 @@ void TransferCore::State::end_move(EffectId id, std::uint64_t landed_layers) {
   moves.erase(at);
 }
 
+void TransferCore::State::forget_moves(const std::function<bool(const MoveState&)>& which) {
+  std::vector<EffectId> ids;
+  for (const auto& [id, move] : moves)
+    if (which(move)) ids.push_back(id);
+  for (const EffectId id : ids) end_move(id, 0);
+}
+
 void TransferCore::State::on(Time now, const MoveDone& event, TransferEffects& out) {
   const auto at = moves.find(event.id);
   if (at == moves.end() || at->second.answered) return;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -149,6 +150,8 @@ struct TransferCore::State {
   void try_again(Time now, Fetch& fetch, Rect rect, const char* why, TransferEffects& out);
   void start_fence(Time now, WorkerRef peer, TransferEffects& out);
   void end_move(EffectId id, std::uint64_t landed_layers);
+  /// Planted bugs do this: nothing proves that these can write no more.
+  void forget_moves(const std::function<bool(const MoveState&)>& which);
   SourceBlock offered_block(const Fetch& fetch, std::uint32_t column) const;
   std::pair<std::uint32_t, std::uint32_t> tokens_of(const Fetch& fetch, std::uint32_t begin,
                                                     std::uint32_t end) const;
