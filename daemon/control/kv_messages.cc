@@ -41,6 +41,39 @@ std::optional<KvMismatch> mismatch(const KvIdentity& source, const KvIdentity& d
   return found;
 }
 
+KvIdentity identity_of(const std::string& model, Epoch epoch, const KvLayout& layout) {
+  KvIdentity identity;
+  identity.model = model;
+  identity.checkpoint = layout.model;
+  identity.plugin_build = layout.build;
+  identity.epoch = epoch;
+  identity.layers = layout.layers;
+  identity.kv_heads = layout.heads;
+  identity.head_dim = layout.head_dim;
+  identity.dtype = to_string(layout.dtype);
+  identity.block_tokens = layout.block_tokens;
+  identity.ranks = layout.ranks;
+  identity.layout = encode(layout);
+  return identity;
+}
+
+std::uint32_t bridges(KvPolicy policy) {
+  return policy == KvPolicy::exact ? kKvBridgeable & ~bit(KvField::plugin_build) : kKvBridgeable;
+}
+
+std::string reasons_against(const KvIdentity& source, const KvIdentity& destination,
+                            KvPolicy policy) {
+  if (source.layout.empty() || destination.layout.empty()) return {};
+  const Result<KvLayout> from = decode_kv_layout(source.layout);
+  if (!from.ok()) return "layout: " + from.error().message;
+  const Result<KvLayout> to = decode_kv_layout(destination.layout);
+  if (!to.ok()) return "layout: " + to.error().message;
+  if (from->layers != source.layers || from->block_tokens != source.block_tokens)
+    return "layout: the source's says something else than its own fields";
+  const Result<KvFidelity> may = can_reshard(*from, *to, policy);
+  return may.ok() ? std::string{} : "layout: " + may.error().message;
+}
+
 const TransferId& transfer_of(const KvMessage& message) {
   return std::visit([](const auto& m) -> const TransferId& { return m.transfer; }, message);
 }

@@ -14,6 +14,7 @@
 #include "daemon/control/messages.h"
 #include "topology/base/ids.h"
 #include "topology/base/units.h"
+#include "topology/model/kv_layout.h"
 
 namespace infos {
 
@@ -78,6 +79,16 @@ struct KvMismatch {
 /// which only kKvBridgeable count).
 std::optional<KvMismatch> mismatch(const KvIdentity& source, const KvIdentity& destination,
                                    std::uint32_t may_differ);
+
+/// What a worker with this layout says of itself: its `layout` word is the layout's whole text.
+KvIdentity identity_of(const std::string& model, Epoch epoch, const KvLayout& layout);
+/// The fields that the mover bridges for a model with this policy. Whether one given pair of
+/// layouts may be converted is decided by reasons_against() once both are known.
+std::uint32_t bridges(KvPolicy policy);
+/// Why the source's KV must not be converted into the destination's layout; empty if it may, or if
+/// one of the two does not tell its layout.
+std::string reasons_against(const KvIdentity& source, const KvIdentity& destination,
+                            KvPolicy policy);
 
 /// One way to reach the source's memory; opaque to the core.
 struct KvEndpoint {

@@ -19,8 +19,9 @@ namespace infos {
 
 struct TransferConfig {
   WorkerRef self;
-  KvIdentity identity;           ///< ours, as source and as destination
-  std::uint32_t may_differ = 0;  ///< bits of KvField that our mover bridges
+  KvIdentity identity;                ///< ours, as source and as destination
+  std::uint32_t may_differ = 0;       ///< bits of KvField that our mover bridges
+  KvPolicy policy = KvPolicy::exact;  ///< what our model's numerics allow it to convert
   std::uint32_t version = kKvVersion;
   std::uint32_t version_min = kKvVersion;
   std::uint64_t token_layer_bytes = 1;  ///< K and V of one token in one layer, all ranks
@@ -31,7 +32,7 @@ struct TransferConfig {
   Duration resend = milliseconds(200);          ///< asks and renewals
   Duration lease_for = seconds(2);              ///< from the last word of the destination
   Duration silence_limit = milliseconds(1500);  ///< without a letter of the source
-  Duration ask_wait = seconds(2);               ///< for the export that an early ask means
+  Duration ask_wait = seconds(30);              ///< for the export that an early ask means
   Duration export_wait = seconds(30);           ///< for the ask that an export waits for
   Duration advance_pace = milliseconds(1);      ///< least time between two advances of a lease
   Duration fetch_limit = seconds(60);           ///< of a fetch as a whole

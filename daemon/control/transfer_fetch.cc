@@ -37,7 +37,7 @@ void TransferCore::State::on(Time now, const FetchKv& event, TransferEffects& ou
   fetch.wish = event;
   fetch.end = event.end;
   fetch.transfer = {event.request, event.attempt, ++last_serial};
-  fetch.began = fetch.heard = now;
+  fetch.began = fetch.heard = fetch.idle_since = fetch.last_landed = now;
   by_transfer[fetch.transfer] = event.id;
   say_ask(now, fetch, out);
 }
@@ -89,6 +89,8 @@ std::string TransferCore::State::unusable(const KvOffer& m, const Fetch& fetch) 
            std::to_string(config.version);
   const auto differs = mismatch(m.identity, config.identity, config.may_differ);
   if (differs && !planted(Mutant::identity_unchecked)) return differs->message;
+  if (std::string why = reasons_against(m.identity, config.identity, config.policy); !why.empty())
+    return why;
   if (!m.lease || m.identity.block_tokens == 0) return "the source's offer is not complete";
   if (m.tokens <= fetch.wish.begin)
     return "the source has " + std::to_string(m.tokens) + " tokens, wanted are those from " +
@@ -208,7 +210,9 @@ void TransferCore::State::finish_if_over(EffectId id, TransferEffects& out) {
   if (tokens == fetch.wish.end - fetch.wish.begin) fetch.why.clear();
   if (all && tokens < fetch.wish.end - fetch.wish.begin)
     fetch.why = "the source offers " + std::to_string(fetch.offered_tokens) + " tokens";
-  out.push_back(FetchDone{id, tokens, std::move(fetch.why)});
+  out.push_back(FetchDone{id, tokens, std::move(fetch.why), fetch.bytes,
+                          fetch.last_landed - fetch.began, fetch.waited,
+                          std::move(fetch.landed_at)});
   if (planted(Mutant::fetch_done_twice)) out.push_back(FetchDone{id, tokens, ""});
   by_transfer.erase(fetch.transfer);
   fetches.erase(at);

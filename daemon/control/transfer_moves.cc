@@ -100,7 +100,7 @@ void TransferCore::State::issue(Time now, Fetch& fetch, const Rect& rect, Transf
   state.peer = fetch.wish.source;
   state.rect = rect;
   state.deadline = now + config.move_limit;
-  ++fetch.moves;
+  if (fetch.moves++ == 0) fetch.waited = fetch.waited + (now - fetch.idle_since);
   out.push_back(std::move(move));
 }
 
@@ -136,6 +136,7 @@ void TransferCore::State::on(Time now, const MoveDone& event, TransferEffects& o
   Fetch& fetch = fetches.at(move.fetch);
   if (event.verdict == MoveVerdict::landed) {
     end_move(event.id, move.rect.layer_end - move.rect.layer_begin);
+    landed(now, fetch, move.rect);
     verify(now, fetch, move, event, out);
   } else {
     at->second.answered = true;
@@ -146,7 +147,19 @@ void TransferCore::State::on(Time now, const MoveDone& event, TransferEffects& o
       start_fence(now, move.peer, out);
     }
   }
+  if (fetch.moves == 0) fetch.idle_since = now;
   finish_if_over(move.fetch, out);
+}
+
+/// For those who ask where time went.
+void TransferCore::State::landed(Time now, Fetch& fetch, const Rect& rect) const {
+  const auto [begin, end] = tokens_of(fetch, rect.column_begin, rect.column_end);
+  fetch.bytes +=
+      std::uint64_t{end - begin} * (rect.layer_end - rect.layer_begin) * config.token_layer_bytes;
+  fetch.last_landed = now;
+  fetch.landed_at.resize(config.identity.layers);
+  for (std::uint32_t l = rect.layer_begin; l < rect.layer_end; ++l)
+    fetch.landed_at[l] = now - fetch.began;
 }
 
 /// Takes what the stamps prove; the rest is moved once more, unless the source's block is another
@@ -250,6 +263,7 @@ void TransferCore::State::on(Time now, const Fenced& event, TransferEffects& out
   }
   for (const EffectId id : touched) {
     Fetch& fetch = fetches.at(id);
+    fetch.idle_since = now;
     if (++fetch.fences > kFencesMax) stop(now, fetch, "the link to the source keeps failing", out);
     finish_if_over(id, out);
   }

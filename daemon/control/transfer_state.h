@@ -56,7 +56,11 @@ struct Fetch {
   std::uint32_t moves = 0;       ///< that may still write
   std::uint32_t fences = 0;      ///< it was subject to
   Time began, heard, resend_at;
-  std::string why;  ///< it ends short
+  std::string why;                  ///< it ends short
+  std::uint64_t bytes = 0;          ///< landed
+  Time last_landed, idle_since;     ///< no move under way since then
+  Duration waited;                  ///< without a move under way, before `idle_since`
+  std::vector<Duration> landed_at;  ///< per layer, the newest
 
   std::uint32_t first_column() const { return wish.begin / source_block; }
 };
@@ -145,6 +149,7 @@ struct TransferCore::State {
   void issue(Time now, Fetch& fetch, const Rect& rect, TransferEffects& out);
   void verify(Time now, Fetch& fetch, const MoveState& move, const MoveDone& event,
               TransferEffects& out);
+  void landed(Time now, Fetch& fetch, const Rect& rect) const;
   void not_landed(Time now, Fetch& fetch, const MoveState& move, MoveVerdict verdict,
                   TransferEffects& out);
   void try_again(Time now, Fetch& fetch, Rect rect, const char* why, TransferEffects& out);

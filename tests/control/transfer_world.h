@@ -115,6 +115,7 @@ class TransferWorld {
     config.move_bytes_max = 1 + rng_.below(40);
     config.moves_per_fetch_max = 1 + static_cast<std::uint32_t>(rng_.below(4));
     config.export_wait = seconds(3);
+    config.ask_wait = seconds(2);
     node.core.emplace(config);
   }
   void die(std::uint32_t i) {
