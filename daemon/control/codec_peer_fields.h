@@ -11,7 +11,8 @@ namespace infos {
 // ---- plans
 template <typename A>
 void fields(A& a, Like<PlannedNode> auto& m) {
-  a(1, "node", m.node), a(2, "name", m.name), a(3, "drained", m.drained);
+  a(1, "node", m.node), a(2, "name", m.name), a(3, "drained", m.drained),
+      a(4, "address", m.address);
 }
 template <typename A>
 void fields(A& a, Like<PlannedModel> auto& m) {

@@ -12,17 +12,22 @@ namespace infos {
 namespace {
 
 struct Member {
-  std::string name;
   bool up = false;
   Epoch applied;
   std::uint64_t running = 0;
   Time resend_at = kNever;
 };
 
+struct NodeFacts {
+  std::string name;
+  std::string address;
+  friend bool operator==(const NodeFacts&, const NodeFacts&) = default;
+};
+
 /// Everything that a plan is made of.
 struct Wanted {
   std::optional<PlanWish> wish;  ///< none: nothing was ever wished, and no plan is made
-  std::map<NodeId, std::string> nodes;
+  std::map<NodeId, NodeFacts> nodes;
   std::set<std::string> drained_nodes;
   std::set<std::string> drained_models;
 };
@@ -48,6 +53,7 @@ struct ControllerCore::State {
   void on(const ControllerRestored& event, ControllerEffects& out);
   void on(const PlanWished& event, ControllerEffects& out);
   void on(const DrainWished& event, ControllerEffects& out);
+  void on(const MemberJoined& event, ControllerEffects& out);
   void on(const MemberUp& event, ControllerEffects& out);
   void on(const MemberDown& event, ControllerEffects& out);
   void on(const MemberReported& event, ControllerEffects& out);
@@ -79,9 +85,9 @@ void ControllerCore::State::on(const ControllerRestored& event, ControllerEffect
   highest = std::max(highest, plan.epoch);
   wanted.wish = event.wish;
   for (const PlannedNode& node : plan.nodes) {
-    wanted.nodes.try_emplace(node.node, node.name);
+    wanted.nodes.try_emplace(node.node, NodeFacts{node.name, node.address});
     if (node.drained) wanted.drained_nodes.insert(node.name);
-    members.try_emplace(node.node).first->second.name = node.name;
+    members.try_emplace(node.node);
   }
   for (const PlannedModel& model : plan.models)
     if (model.drained) wanted.drained_models.insert(model.name);
@@ -109,7 +115,7 @@ std::string ControllerCore::State::refuse(const DrainWish& wish) const {
   };
   bool found = false;
   if (wish.what == DrainWish::What::node)
-    for (const auto& [id, name] : wanted.nodes) found |= known(name);
+    for (const auto& [id, facts] : wanted.nodes) found |= known(facts.name);
   else
     for (const ModelWish& model : wanted.wish->models) found |= known(model.name);
   if (found) return "";
@@ -132,16 +138,19 @@ void ControllerCore::State::on(const DrainWished& event, ControllerEffects& out)
   replan(out);
 }
 
+void ControllerCore::State::on(const MemberJoined& event, ControllerEffects& out) {
+  members.try_emplace(event.node);
+  NodeFacts& facts = wanted.nodes[event.node];
+  const NodeFacts before = std::exchange(facts, {event.name, event.address});
+  if (facts != before) replan(out);
+}
+
 void ControllerCore::State::on(const MemberUp& event, ControllerEffects& out) {
-  Member& member = members[event.node];
-  member.up = true;
-  member.name = event.name;
-  member.applied = Epoch{};  // until it says so itself
-  std::string& name = wanted.nodes[event.node];
-  const bool changed = name != event.name;
-  name = event.name;
-  send(event.node, member, out);
-  if (changed) replan(out);
+  const auto found = members.find(event.node);
+  if (found == members.end()) return;
+  found->second.up = true;
+  found->second.applied = Epoch{};  // until it says so itself
+  send(event.node, found->second, out);
 }
 
 void ControllerCore::State::on(const MemberDown& event, ControllerEffects&) {
@@ -170,8 +179,9 @@ void ControllerCore::State::on(const MemberReported& event, ControllerEffects& o
 
 Plan ControllerCore::State::draw() const {
   Grounds grounds;
-  for (const auto& [id, name] : wanted.nodes)
-    grounds.nodes.push_back({id, name, wanted.drained_nodes.contains(name)});
+  for (const auto& [id, facts] : wanted.nodes)
+    grounds.nodes.push_back(
+        {id, facts.name, wanted.drained_nodes.contains(facts.name), facts.address});
   grounds.drained_models = wanted.drained_models;
   return lay_out(*wanted.wish, grounds, plan);
 }
@@ -198,7 +208,7 @@ void ControllerCore::State::on(const PlanPersisted& event, ControllerEffects& ou
   Storing done = *std::move(storing);
   storing.reset();
   if (!event.error.empty()) {
-    const std::map<NodeId, std::string> nodes = wanted.nodes;
+    const std::map<NodeId, NodeFacts> nodes = wanted.nodes;
     wanted = stored;  // what cannot be stored was not wished
     wanted.nodes = nodes;
     answer(done.answers, event.error, out);
@@ -259,8 +269,9 @@ const Plan& ControllerCore::plan() const { return state_->plan; }
 std::vector<MemberStatus> ControllerCore::members() const {
   std::vector<MemberStatus> rows;
   for (const auto& [id, member] : state_->members) {
+    const NodeFacts& facts = state_->wanted.nodes[id];
     const auto planned = std::ranges::count(state_->plan.workers, id, &PlannedWorker::node);
-    rows.push_back({id, member.name, member.up, state_->stored.drained_nodes.contains(member.name),
+    rows.push_back({id, facts.name, member.up, state_->wanted.drained_nodes.contains(facts.name),
                     member.applied, static_cast<std::uint64_t>(planned), member.running});
   }
   return rows;

@@ -51,10 +51,15 @@ struct DrainWished {
   EffectId id;
   DrainWish wish;
 };
-/// A link to a node is up (also: to this one).
-struct MemberUp {
+/// A node is a member, whether or not it is there.
+struct MemberJoined {
   NodeId node;
   std::string name;
+  std::string address;  ///< HOST:PORT where its peers reach it
+};
+/// A link to a member is up (also: to this one).
+struct MemberUp {
+  NodeId node;
 };
 struct MemberDown {
   NodeId node;
@@ -70,8 +75,9 @@ struct PlanPersisted {
   std::string error;
 };
 struct ControllerTick {};
-using ControllerEvent = std::variant<ControllerRestored, PlanWished, DrainWished, MemberUp,
-                                     MemberDown, MemberReported, PlanPersisted, ControllerTick>;
+using ControllerEvent =
+    std::variant<ControllerRestored, PlanWished, DrainWished, MemberJoined, MemberUp, MemberDown,
+                 MemberReported, PlanPersisted, ControllerTick>;
 
 // ---- effects ----
 

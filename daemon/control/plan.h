@@ -19,6 +19,7 @@ struct PlannedNode {
   NodeId node;
   std::string name;
   bool drained = false;  ///< it is to run nothing
+  std::string address;   ///< HOST:PORT where its peers reach it
   friend bool operator==(const PlannedNode&, const PlannedNode&) = default;
 };
 

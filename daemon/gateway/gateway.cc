@@ -31,7 +31,8 @@ Gateway::State::State(boost::asio::io_context& io_context, GatewayOptions given,
       core(options.core),
       rng(seed_of(options.seed)),
       server(io_context, options, *this),
-      timer(io_context) {
+      timer(io_context),
+      next_request(options.first_request.value) {
   add_built_ins();
 }
 
@@ -244,15 +245,16 @@ void Gateway::set_loading(const std::string& model, Loading loading) {
     state_->step(ModelListed{model, true, loading == Loading::failed});
 }
 
-void Gateway::worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {
-  state_->workers[worker] = {worker, generation, ready};
-  state_->step(WorkerUp{worker, generation, ready});
+void Gateway::worker_up(WorkerUp up) {
+  state_->workers[up.worker] = {up.worker, up.generation, up.ready};
+  state_->step(std::move(up));
 }
 
-void Gateway::worker_down(WorkerId worker, Generation generation) {
-  const auto it = state_->workers.find(worker);
-  if (it != state_->workers.end() && it->second.generation == generation) state_->workers.erase(it);
-  state_->step(WorkerDown{worker, generation});
+void Gateway::worker_down(const WorkerDown& down) {
+  const auto it = state_->workers.find(down.worker);
+  if (it != state_->workers.end() && it->second.generation == down.generation)
+    state_->workers.erase(it);
+  state_->step(down);
 }
 
 void Gateway::worker_said(WorkerId worker, Generation generation, StepReport report) {

@@ -110,8 +110,14 @@ class Gateway {
   void set_loading(const std::string& model, Loading loading);
 
   // ---- workers: what the runtime hears of them ----
-  void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready);
-  void worker_down(WorkerId worker, Generation generation);
+  void worker_up(WorkerUp up);
+  void worker_down(const WorkerDown& down);
+  void worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {
+    worker_up(WorkerUp{worker, generation, ready});
+  }
+  void worker_down(WorkerId worker, Generation generation) {
+    worker_down(WorkerDown{worker, generation});
+  }
   void worker_said(WorkerId worker, Generation generation, StepReport report);
   /// Where the core's SendWorker effects go. Called inside the gateway's step: it must not call
   /// back into it.

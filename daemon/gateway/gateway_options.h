@@ -54,7 +54,8 @@ struct GatewayOptions {
   GatewayConfig core;
   HttpLimits http;
   RequestLimits request;
-  std::string api_keys_file;  ///< empty: no keys are asked for. Lines `key [tenant]`, # comments
+  RequestId first_request{1};  ///< the next ones count up from it
+  std::string api_keys_file;   ///< empty: no keys are asked for. Lines `key [tenant]`, # comments
   Insecure insecure =
       Insecure::refused;   ///< whether TCP off loopback may be listened on without TLS
   std::uint64_t seed = 0;  ///< of default seeds and ids; 0: from the system's entropy

@@ -120,6 +120,7 @@ struct Gateway::State final : HttpApi {
   Rng rng;
   HttpServer server;
   boost::asio::steady_timer timer;
+  std::uint64_t next_request;
   boost::asio::thread_pool helper{1};
   std::size_t helper_jobs = 0;
 
@@ -133,7 +134,6 @@ struct Gateway::State final : HttpApi {
     std::uint32_t choice = 0;
   };
   std::unordered_map<std::uint64_t, Place> places;  ///< by RequestId
-  std::uint64_t next_request = 1;
   std::deque<GatewayEvent> pending;
   GatewayEffects effects;
   std::vector<std::shared_ptr<HttpSession>> dirty;  ///< have stream bytes to send after this step

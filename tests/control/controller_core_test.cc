@@ -45,7 +45,10 @@ class World {
     to_store.reset();
     feed(PlanPersisted{epoch, error});
   }
-  void up(std::uint32_t node) { feed(MemberUp{NodeId{node}, "n" + std::to_string(node)}); }
+  void up(std::uint32_t node) {
+    feed(MemberJoined{NodeId{node}, "n" + std::to_string(node), ""});
+    feed(MemberUp{NodeId{node}});
+  }
   void applied(std::uint32_t node, Epoch epoch) {
     feed(MemberReported{NodeId{node}, NodeReport{epoch, {}, {}}});
   }

@@ -38,7 +38,7 @@ class PeerConnection : public std::enable_shared_from_this<PeerConnection> {
   void start(Callbacks callbacks);
   /// Without effect once it has ended.
   void send(std::uint16_t kind, std::string_view payload);
-  void send(LinkKind kind, std::string_view payload) {
+  void send(PeerFrameKind kind, std::string_view payload) {
     send(static_cast<std::uint16_t>(kind), payload);
   }
   /// Bytes that wait for the socket.

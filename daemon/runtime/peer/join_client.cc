@@ -93,16 +93,16 @@ class JoinCall {
       return unreachable(fmt::format("node {} is no controller, its roles are {}",
                                      server->identity.name, to_string(server->identity.roles)));
     const JoinRequest ask{wish_.token, wish_.name, request_, wish_.address};
-    wire_->send(LinkKind::join_request, encode(ask));
+    wire_->send(PeerFrameKind::join_request, encode(ask));
   }
 
   void answered(const PeerFrame& said) {
-    if (said.kind == static_cast<std::uint16_t>(LinkKind::refusal)) {
+    if (said.kind == static_cast<std::uint16_t>(PeerFrameKind::refusal)) {
       const Result<Refusal> refusal = decode_peer<Refusal>(said.payload);
       return end(Error{ErrorCode::invalid_argument,
                        refusal.ok() ? refusal->reason.substr(0, 500) : refusal.error().message});
     }
-    if (said.kind != static_cast<std::uint16_t>(LinkKind::join_answer))
+    if (said.kind != static_cast<std::uint16_t>(PeerFrameKind::join_answer))
       return unreachable(fmt::format("a frame of kind {} in answer", said.kind));
     end(decode_peer<JoinAnswer>(said.payload));
   }

@@ -44,7 +44,7 @@ void PeerNet::State::secured(Conn& conn) {
     const Status admitted = options.admits(theirs);
     if (!admitted.ok()) return refuse(conn, admitted.error().message, Fault::peer);
   }
-  if (conn.dialled) conn.wire->send(LinkKind::hello, encode(own_hello(theirs.node)));
+  if (conn.dialled) conn.wire->send(PeerFrameKind::hello, encode(own_hello(theirs.node)));
 }
 
 Hello PeerNet::State::own_hello(NodeId to) {
@@ -65,17 +65,18 @@ Hello PeerNet::State::own_hello(NodeId to) {
 void PeerNet::State::frame(std::uint64_t number, const PeerFrame& said) {
   Conn* conn = find(number);
   if (!conn) return;
-  const auto is = [&](LinkKind kind) { return said.kind == static_cast<std::uint16_t>(kind); };
+  const auto is = [&](PeerFrameKind kind) { return said.kind == static_cast<std::uint16_t>(kind); };
   if (conn->stage == Stage::ending) return;
-  if (is(LinkKind::refusal)) {
+  if (is(PeerFrameKind::refusal)) {
     const Result<Refusal> refusal = decode_peer<Refusal>(said.payload);
     const std::string reason = refusal.ok() ? refusal->reason.substr(0, 500) : "unreadable";
     return drop(number, "it refused: " + reason);
   }
   if (conn->stage == Stage::joining) return join(*conn, said);
   if (conn->stage == Stage::link) return spoken(*conn, said);
-  if (conn->stage == Stage::greeting && is(LinkKind::hello)) return hello(*conn, said.payload);
-  if (conn->stage == Stage::welcomed && is(LinkKind::welcome)) return welcome(*conn, said.payload);
+  if (conn->stage == Stage::greeting && is(PeerFrameKind::hello)) return hello(*conn, said.payload);
+  if (conn->stage == Stage::welcomed && is(PeerFrameKind::welcome))
+    return welcome(*conn, said.payload);
   refuse(*conn, fmt::format("frame of kind {} before the link is made", said.kind), Fault::peer);
 }
 
@@ -112,7 +113,7 @@ void PeerNet::State::hello(Conn& conn, std::string_view payload) {
   conn.info.version = *version;
   conn.info.features = mine.features & theirs->features;
   conn.info.address = theirs->address.substr(0, 300);
-  if (!conn.dialled) conn.wire->send(LinkKind::hello, encode(mine));
+  if (!conn.dialled) conn.wire->send(PeerFrameKind::hello, encode(mine));
   if (own.identity.node < theirs->node) return decide(conn, *theirs);
   conn.stage = Stage::welcomed;
 }
@@ -132,7 +133,7 @@ void PeerNet::State::decide(Conn& conn, const Hello& theirs) {
   Conn* still = find(number);
   if (!still || peer.conn != 0) return;  // the listener did something in between
   still->link = rng.next() | 1;
-  still->wire->send(LinkKind::welcome, encode(Welcome{still->link}));
+  still->wire->send(PeerFrameKind::welcome, encode(Welcome{still->link}));
   establish(*still);
 }
 
@@ -182,7 +183,7 @@ void PeerNet::State::refuse(Conn& conn, const std::string& why, Fault fault) {
         "peer", "a connection is refused",
         {{"from", conn.wire->remote()}, {"node", conn.info.identity.node.value}, {"why", why}});
   }
-  conn.wire->send(LinkKind::refusal, encode(Refusal{why}));
+  conn.wire->send(PeerFrameKind::refusal, encode(Refusal{why}));
   end_softly(conn);
   if (conn.dialled) redial_later(conn.number, conn.dialled, why);
 }

@@ -20,16 +20,16 @@ constexpr Duration kRenewRetry = seconds(10);
 }  // namespace
 
 void PeerNet::State::spoken(Conn& conn, const PeerFrame& said) {
-  switch (static_cast<LinkKind>(said.kind)) {
-    case LinkKind::ping:
+  switch (static_cast<PeerFrameKind>(said.kind)) {
+    case PeerFrameKind::ping:
       return heard_ping(conn, said.payload);
-    case LinkKind::pong:
+    case PeerFrameKind::pong:
       return heard_pong(conn, said.payload);
-    case LinkKind::renew_request:
+    case PeerFrameKind::renew_request:
       return renew_request(conn, said.payload);
-    case LinkKind::renew_answer:
+    case PeerFrameKind::renew_answer:
       return renew_answer(conn, said.payload);
-    case LinkKind::renewed:
+    case PeerFrameKind::renewed:
       return renewed(conn, said.payload);
     default:
       break;
@@ -53,7 +53,7 @@ void PeerNet::State::violation(Conn& conn, const std::string& why) {
   const NodeId node = conn.info.identity.node;
   log_warn("peer", "a peer broke a rule; its link is cut", {{"node", node.value}, {"why", why}});
   peer_of(node).refused_until = monotonic_now() + kPenalty;
-  conn.wire->send(LinkKind::refusal, encode(Refusal{why}));
+  conn.wire->send(PeerFrameKind::refusal, encode(Refusal{why}));
   end_softly(conn);
   unlink(Conn(conn), why);
 }
@@ -64,7 +64,7 @@ void PeerNet::State::heard_ping(Conn& conn, std::string_view payload) {
     ++totals.slow_cut;
     return drop(conn.number, "it asks for answers and does not read them");
   }
-  conn.wire->send(LinkKind::pong, payload);
+  conn.wire->send(PeerFrameKind::pong, payload);
 }
 
 void PeerNet::State::heard_pong(Conn& conn, std::string_view payload) {
@@ -77,7 +77,7 @@ void PeerNet::State::heard_pong(Conn& conn, std::string_view payload) {
 // ---- strangers ----
 
 void PeerNet::State::join(Conn& conn, const PeerFrame& said) {
-  if (said.kind != static_cast<std::uint16_t>(LinkKind::join_request) || conn.asked_to_join)
+  if (said.kind != static_cast<std::uint16_t>(PeerFrameKind::join_request) || conn.asked_to_join)
     return refuse(conn, "without a certificate only one request to join is heard", Fault::peer);
   conn.asked_to_join = true;
   Result<JoinRequest> request = decode_peer<JoinRequest>(said.payload);
@@ -89,7 +89,7 @@ void PeerNet::State::join(Conn& conn, const PeerFrame& said) {
                  Conn* found = self && !self->stopped ? self->find(number) : nullptr;
                  if (!found || found->stage != Stage::joining) return;
                  ++(answer.error.empty() ? self->totals.joins : self->totals.joins_refused);
-                 found->wire->send(LinkKind::join_answer, encode(answer));
+                 found->wire->send(PeerFrameKind::join_answer, encode(answer));
                  self->end_softly(*found);
                });
 }
@@ -114,7 +114,7 @@ void PeerNet::State::renew_request(Conn& conn, std::string_view payload) {
   }
   log_info("peer", "a peer asked for a new certificate",
            {{"node", conn.info.identity.node.value}, {"refused", answer.error}});
-  conn.wire->send(LinkKind::renew_answer, encode(answer));
+  conn.wire->send(PeerFrameKind::renew_answer, encode(answer));
 }
 
 void PeerNet::State::check_renewal(Time now) {
@@ -151,7 +151,7 @@ void PeerNet::State::check_renewal(Time now) {
   renewing_with = controller->first;
   renew_deadline = now + kRenewAnswerLimit;
   next_renewal = now;
-  controller->second.wire->send(LinkKind::renew_request, encode(RenewRequest{*request}));
+  controller->second.wire->send(PeerFrameKind::renew_request, encode(RenewRequest{*request}));
 }
 
 void PeerNet::State::renew_answer(Conn& conn, std::string_view payload) {
@@ -194,7 +194,7 @@ void PeerNet::State::announce(Conn& conn) {
   const Result<std::string> proof = sign_message(options.node.key, conn.wire->session_secret());
   if (!proof.ok())
     return log_error("peer", "cannot prove a new certificate", {{"why", proof.error().message}});
-  conn.wire->send(LinkKind::renewed, encode(Renewed{options.node.certificate, *proof}));
+  conn.wire->send(PeerFrameKind::renewed, encode(Renewed{options.node.certificate, *proof}));
 }
 
 void PeerNet::State::renewed(Conn& conn, std::string_view payload) {

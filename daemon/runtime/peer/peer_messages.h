@@ -16,7 +16,7 @@
 namespace infos {
 
 /// Kinds of frames below kOwnerKinds are the link's own.
-enum class LinkKind : std::uint16_t {
+enum class PeerFrameKind : std::uint16_t {
   hello = 1,    ///< both sides, first of all
   welcome = 2,  ///< the node with the smaller id: this connection is the link
   refusal = 3,  ///< why the connection is closed; the last frame
@@ -101,7 +101,7 @@ constexpr std::size_t kPeerFrameBytesMax = 16u << 20;
 
 /// Requires: payload.size() <= kPeerFrameBytesMax.
 void append_peer_frame(std::string& out, std::uint16_t kind, std::string_view payload);
-inline void append_peer_frame(std::string& out, LinkKind kind, std::string_view payload) {
+inline void append_peer_frame(std::string& out, PeerFrameKind kind, std::string_view payload) {
   append_peer_frame(out, static_cast<std::uint16_t>(kind), payload);
 }
 

@@ -299,7 +299,7 @@ void PeerNet::State::check_links(Time now) {
       drop(number, "its certificate has expired");
       continue;
     }
-    conn->wire->send(LinkKind::ping, encode(Ping{conn->liveness->ping(now)}));
+    conn->wire->send(PeerFrameKind::ping, encode(Ping{conn->liveness->ping(now)}));
     const bool suspect = verdict == Liveness::Verdict::suspect;
     if (std::exchange(conn->suspect, suspect) == suspect) continue;
     listener->peer_suspect(conn->info.identity.node,
