@@ -57,7 +57,7 @@ std::optional<Reject> GatewayCore::State::refuse(const Arrive& event) {
                   " requests under way, no more are taken");
   }
   const bool room =
-      std::ranges::any_of(model->workers, [&](WorkerId id) { return has_room(workers.at(id)); });
+      std::ranges::any_of(model->workers, [&](const auto& of) { return has_room(*of.second); });
   if ((!room || !model->queue.empty()) && model->queue.size() >= config.max_queued_per_model) {
     return no(429, "rate_limit_exceeded",
               std::to_string(model->queue.size()) + " requests wait already");
@@ -103,9 +103,14 @@ void GatewayCore::State::worker_lost(WorkerId id, GatewayWorker& worker, Gateway
   if (!worker.up) return;
   worker.up = false;
   models[worker.ready.model].workers.erase(id);
+  prefixes.remove_holder(worker.holder);
+  const std::set<RequestId> helped = worker.helped;
+  for (const RequestId request : helped)
+    helper_ended(requests.at(request), FinishReason::error, out);
   const std::set<RequestId> orphans = worker.attached;
   for (const RequestId request : orphans) retry(requests.at(request), "the worker is gone", out);
   INFOS_CHECK(worker.attached.empty());
+  INFOS_CHECK(worker.helped.empty());
 }
 
 void GatewayCore::State::on(const WorkerUp& event, GatewayEffects& out) {
@@ -120,7 +125,10 @@ void GatewayCore::State::on(const WorkerUp& event, GatewayEffects& out) {
   worker.up = true;
   worker.ready = event.ready;
   worker.load = event.ready.load;
-  models[event.ready.model].workers.insert(event.worker);
+  worker.holder = prefixes.add_holder();
+  prefixes.hold(worker.holder, event.ready.prefixes);
+  worker.ready.prefixes.clear();
+  models[event.ready.model].workers[event.worker] = &worker;
   models[event.ready.model].failed = false;
   pump(event.ready.model, out);
   if (before != event.ready.model) pump(before, out);
@@ -140,28 +148,54 @@ void GatewayCore::State::on(const WorkerDown& event, GatewayEffects& out) {
 GatewayRequest* GatewayCore::State::current(const WorkerSaid& said, RequestId request,
                                             Attempt attempt, GatewayEffects& out) {
   const auto found = requests.find(request);
-  if (found != requests.end() && found->second.worker == said.worker &&
-      found->second.attempt() == attempt) {
+  if (found != requests.end() && found->second.worker && found->second.attempt() == attempt &&
+      (found->second.worker == said.worker || found->second.helper.worker == said.worker)) {
     return &found->second;
   }
   out.push_back(SendWorker{said.worker, said.generation, Cancel{request, attempt}});
   return nullptr;
 }
 
-void GatewayCore::State::take_tokens(GatewayWorker& worker, const WorkerSaid& said,
+/// The decode side of a split attempt draws again what the prefill side drew. What was delivered
+/// stands: if it cannot go on from there (the KV was converted with loss), its attempt is done
+/// anew.
+void GatewayCore::State::take_repeat(GatewayRequest& request, const TokenOut& token,
                                      GatewayEffects& out) {
+  if (request.emitted[token.index] == token.sampled.token) return;
+  ++counters.divergences;
+  cancel(request, out);
+  request.never_split = true;
+  const RequestId id = request.arrive.request;
+  retry(request, "the fetched KV gave another token", out);
+  const auto again = requests.find(id);
+  if (again != requests.end()) again->second.avoid = WorkerId{};  // its KV is its own now
+}
+
+/// The prefill side has ended: with the prompt computed, or in vain. The decode side goes on.
+void GatewayCore::State::helper_ended(GatewayRequest& request, FinishReason reason,
+                                      GatewayEffects& out) {
+  detach_helper(request);
+  if (reason == FinishReason::prefilled) return;
+  ++counters.halves_lost;
+  if (request.drawn) return;
+  out.push_back(SendWorker{request.worker, workers.at(request.worker).generation,
+                           KvWithheld{request.arrive.request, request.attempt()}});
+}
+
+void GatewayCore::State::take_tokens(const WorkerSaid& said, GatewayEffects& out) {
   std::size_t mine =
       SIZE_MAX;  // the last effect, if it is a Deliver to the request of the token before
   for (const TokenOut& token : said.report.tokens) {
     GatewayRequest* request = current(said, token.request, token.attempt, out);
     if (!request) continue;
-    if (request->prefill_pending > 0) {
-      worker.prefill_pending -= request->prefill_pending;
-      request->prefill_pending = 0;
-    }
+    prefill_over(*request);
+    const bool helps = request->worker != said.worker;
+    request->drawn |= !helps;
     const std::size_t next = request->emitted.size();
+    if (token.index < next && request->helper.worker && !helps) take_repeat(*request, token, out);
     if (token.index < next || next >= request->arrive.max_new_tokens)
       continue;  // said twice, or beyond the answer
+    if (token.index > next && helps) continue;
     if (token.index > next) {
       cancel(*request, out);
       retry(*request,
@@ -188,8 +222,21 @@ void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end
   const auto found = requests.find(end.request);
   if (found == requests.end()) return;
   GatewayRequest& request = found->second;
-  if (request.worker != said.worker || request.attempt() != end.attempt) return;
-  request.cached_tokens = end.cached_tokens;
+  if (!request.worker || request.attempt() != end.attempt) return;
+  const bool helps = request.worker != said.worker;
+  if (helps && (request.helper.worker != said.worker || !request.helping)) return;
+  request.cached_tokens =
+      std::max(request.helper.worker ? request.cached_tokens : 0, end.cached_tokens);
+  if (helps) {
+    // A stop token ends the answer whoever drew it.
+    const bool over = end.reason == FinishReason::stop && !request.drawn &&
+                      end.answer_tokens == request.emitted.size();
+    helper_ended(request, over ? FinishReason::prefilled : end.reason, out);
+    if (!over) return;
+    cancel(request, out);
+    return finish(request, FinishReason::stop, "", out);
+  }
+  cancel_helper(request, out);
   const bool answered = end.reason == FinishReason::stop || end.reason == FinishReason::length;
   if (answered && end.answer_tokens == request.emitted.size()) {
     finish(request, end.reason, "", out);
@@ -211,10 +258,13 @@ void GatewayCore::State::on(const WorkerSaid& event, GatewayEffects& out) {
     return;
   GatewayWorker& worker = found->second;
   worker.load = event.report.load;
-  const std::size_t attached = worker.attached.size();
-  take_tokens(worker, event, out);
+  for (const FetchStat& stat : event.report.fetches) learn(event.worker, stat);
+  prefixes.hold(worker.holder, event.report.held);
+  prefixes.drop(worker.holder, event.report.dropped);
+  const std::size_t busy = worker.attached.size() + worker.helped.size();
+  take_tokens(event, out);
   for (const SequenceEnd& end : event.report.ended) take_end(event, end, out);
-  if (worker.attached.size() != attached) pump(worker.ready.model, out);
+  if (worker.attached.size() + worker.helped.size() != busy) pump(worker.ready.model, out);
 }
 
 void GatewayCore::State::on(const ModelListed& event, GatewayEffects& out) {
@@ -268,13 +318,14 @@ void GatewayCore::step(Time now, const GatewayEvent& event, GatewayEffects& out)
 Time GatewayCore::next_deadline() const {
   return state_->timers.empty() ? kNever : state_->timers.begin()->first;
 }
+const GatewayCounters& GatewayCore::counters() const { return state_->counters; }
 std::size_t GatewayCore::live_requests() const { return state_->requests.size(); }
 
 bool GatewayCore::routable(const std::string& model) const {
   const auto found = state_->models.find(model);
   if (found == state_->models.end() || found->second.withdrawn) return false;
   return std::ranges::any_of(found->second.workers,
-                             [&](WorkerId id) { return state_->has_room(state_->workers.at(id)); });
+                             [&](const auto& of) { return state_->has_room(*of.second); });
 }
 
 }  // namespace infos

@@ -25,6 +25,7 @@ struct GatewayConfig {
   std::uint32_t max_per_tenant =
       0;  ///< admitted and not ended, per named tenant; beyond: 429; 0: no limit
   std::uint64_t seed = 1;
+  std::uint64_t prefix_index_bytes = 64u << 20;  ///< of what is remembered of workers' prefixes
   friend bool operator==(const GatewayConfig&, const GatewayConfig&) = default;
 };
 
@@ -126,6 +127,18 @@ struct SendWorker {
 using GatewayEffect = std::variant<Reject, Deliver, Finish, SendWorker>;
 using GatewayEffects = std::vector<GatewayEffect>;
 
+/// Since start.
+struct GatewayCounters {
+  std::uint64_t alone = 0;        ///< attempts on one worker
+  std::uint64_t split = 0;        ///< attempts on two
+  std::uint64_t halves_lost = 0;  ///< split attempts whose prefill side gave up
+  std::uint64_t divergences =
+      0;  ///< the decode side drew another token than was delivered: its attempt was done anew
+};
+
+/// Requests of a model with prefill and decode workers may be split: one worker computes the prompt
+/// and the first token, another fetches the KV and goes on. Roles are a preference: whoever is left
+/// does everything.
 class GatewayCore {
  public:
   explicit GatewayCore(const GatewayConfig& config);
@@ -136,6 +149,7 @@ class GatewayCore {
   void step(Time now, const GatewayEvent& event, GatewayEffects& out);
   Time next_deadline() const;
 
+  const GatewayCounters& counters() const;
   /// Requests admitted and not ended.
   std::size_t live_requests() const;
   /// True when a request for `model` would be sent to a worker now.

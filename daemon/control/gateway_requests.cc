@@ -28,19 +28,47 @@ void GatewayCore::State::dequeue(GatewayRequest& request) {
   models[request.arrive.model].queue.erase(request.order);
 }
 
-/// The request is no longer its worker's.
-void GatewayCore::State::detach(GatewayRequest& request) {
-  if (!request.worker) return;
-  GatewayWorker& worker = workers.at(request.worker);
-  worker.attached.erase(request.arrive.request);
-  worker.prefill_pending -= request.prefill_pending;
+/// Its prompt is no longer in anybody's backlog.
+void GatewayCore::State::prefill_over(GatewayRequest& request) {
+  if (!request.prefilling) return;
+  workers.at(request.prefilling).prefill_pending -= request.prefill_pending;
   request.prefill_pending = 0;
-  request.worker = WorkerId{};
+  request.prefilling = WorkerId{};
 }
 
-/// Tells its worker, if it has one, to stop.
-void GatewayCore::State::cancel(const GatewayRequest& request, GatewayEffects& out) {
+/// The prefill side has ended; who it was is still known.
+void GatewayCore::State::detach_helper(GatewayRequest& request) {
+  if (!request.helping) return;
+  request.helping = false;
+  workers.at(request.helper.worker).helped.erase(request.arrive.request);
+  if (request.prefilling == request.helper.worker) prefill_over(request);
+}
+
+/// The request is no longer its workers'.
+void GatewayCore::State::detach(GatewayRequest& request) {
   if (!request.worker) return;
+  prefill_over(request);
+  detach_helper(request);
+  workers.at(request.worker).attached.erase(request.arrive.request);
+  request.worker = WorkerId{};
+  request.helper = WorkerRef{};
+}
+
+/// The helper may have ended and still keep KV for the other; once that has drawn, it keeps none.
+void GatewayCore::State::cancel_helper(GatewayRequest& request, GatewayEffects& out) {
+  if (!request.helper.worker) return;
+  if (request.helping || !request.drawn) {
+    out.push_back(SendWorker{request.helper.worker, request.helper.generation,
+                             Cancel{request.arrive.request, request.attempt()}});
+  }
+  detach_helper(request);
+  request.helper = WorkerRef{};
+}
+
+/// Tells its workers, if it has any, to stop.
+void GatewayCore::State::cancel(GatewayRequest& request, GatewayEffects& out) {
+  if (!request.worker) return;
+  cancel_helper(request, out);
   out.push_back(SendWorker{request.worker, workers.at(request.worker).generation,
                            Cancel{request.arrive.request, request.attempt()}});
 }
@@ -49,6 +77,7 @@ void GatewayCore::State::cancel(const GatewayRequest& request, GatewayEffects& o
 void GatewayCore::State::retry(GatewayRequest& request, const std::string& why,
                                GatewayEffects& out) {
   request.avoid = request.worker;
+  cancel_helper(request, out);
   detach(request);
   if (request.emitted.size() >= request.arrive.max_new_tokens && !request.emitted.empty()) {
     finish(request, FinishReason::length, "", out);  // only its end was lost

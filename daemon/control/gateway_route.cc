@@ -1,88 +1,138 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where GatewayCore sends a request: to the worker that is predicted to complete it first.
+// Where GatewayCore sends a request: to the worker, or the two workers, that are predicted to
+// complete it first.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "daemon/control/gateway_state.h"
 
 namespace infos {
 namespace {
 
-// Until a worker has measured itself. Any positive figures do: they only rank workers that know
-// nothing.
-constexpr double kPrefillRateGuess = 1000;  // tokens/s
-constexpr double kDecodeStepGuess = 0.02;   // s
-constexpr double kAnswerTokensGuess = 128;  // answers mostly end long before their limit
-constexpr double kCrowding =
-    1.0 / 32;  // how much one more sequence lengthens a decode step, as a share of it
+constexpr double kAvoided = 1e6;      // s: only if there is nobody else
+constexpr std::size_t kBestKept = 8;  // of each side of a pair; beyond, pairs are not compared
+
+bool decodes(const GatewayWorker& worker) { return worker.ready.role != WorkerRole::prefill; }
 
 }  // namespace
 
 bool GatewayCore::State::has_room(const GatewayWorker& worker) const {
   return worker.up && !worker.load.draining &&
-         worker.attached.size() < config.max_running_per_worker;
+         worker.attached.size() + worker.helped.size() < config.max_running_per_worker;
 }
 
 std::uint32_t GatewayCore::State::longest_context(const GatewayModel& model) const {
   std::uint32_t longest = 0;
-  for (const WorkerId id : model.workers)
-    longest = std::max(longest, workers.at(id).ready.max_context);
+  for (const auto& [id, worker] : model.workers)
+    longest = std::max(longest, worker->ready.max_context);
   return longest;
 }
 
-/// Seconds until `request` would be complete there: prefill ahead of it and its own at the measured
-/// rate, then its decode steps in that company, behind those that wait for a place or for KV
-/// blocks.
-double GatewayCore::State::predicted_seconds(const GatewayWorker& worker,
-                                             const GatewayRequest& request) const {
-  const WorkerLoad& load = worker.load;
-  const double rate =
-      load.prefill_tokens_per_second > 0 ? load.prefill_tokens_per_second : kPrefillRateGuess;
-  const double step = load.decode_step_seconds > 0 ? load.decode_step_seconds : kDecodeStepGuess;
-  const double rows = static_cast<double>(worker.prefill_pending + request.length());
-  const double answer = std::min<double>(request.arrive.max_new_tokens, kAnswerTokensGuess);
-  const double company = static_cast<double>(worker.attached.size());
-  const double ahead = load.running > 0 ? static_cast<double>(load.waiting) / load.running : 0;
-  return rows / rate + answer * step * (1 + kCrowding * company + ahead);
-}
-
-/// A guess for Retry-After, whole seconds.
-Duration GatewayCore::State::predicted_wait(const GatewayModel& model) const {
-  double soonest = std::numeric_limits<double>::infinity();
-  for (const WorkerId id : model.workers)
-    soonest = std::min(soonest, predicted_seconds(workers.at(id), GatewayRequest{}));
-  if (!std::isfinite(soonest)) return seconds(5);
-  const double queued =
-      static_cast<double>(model.queue.size()) / static_cast<double>(model.workers.size());
-  const double wait = std::ceil(soonest * (1 + queued / 16));
-  return seconds(static_cast<std::int64_t>(std::clamp(wait, 1.0, 30.0)));
-}
-
-GatewayCore::State::Placement GatewayCore::State::place(GatewayRequest& request,
-                                                        const GatewayModel& model,
-                                                        GatewayEffects& out) {
-  WorkerId best;
-  double best_seconds = 0;
-  bool fits_somewhere = false;
-  for (const WorkerId id : model.workers) {
-    const GatewayWorker& worker = workers.at(id);
-    if (request.length() >= worker.ready.max_context) continue;
-    fits_somewhere = true;
-    if (!has_room(worker)) continue;
-    double predicted = predicted_seconds(worker, request);
-    if (id == request.avoid) predicted += 1e6;  // only if there is nobody else
-    if (!best || predicted < best_seconds) best = id, best_seconds = predicted;
+/// The names of the request's full blocks of this size.
+const std::vector<BlockHash>& GatewayCore::State::chain(const GatewayRequest& request,
+                                                        std::uint32_t block_tokens) {
+  const auto [at, is_new] = chains.try_emplace(block_tokens);
+  if (!is_new || block_tokens == 0) return at->second;
+  // The emitted tokens go on where the prompt ends, in the middle of a block maybe.
+  std::vector<TokenId> seam;
+  const std::vector<TokenId>& prompt = request.arrive.prompt;
+  BlockHash hash = block_hash_root(block_tokens);
+  at->second.reserve(request.length() / block_tokens);
+  for (std::size_t i = 0; i + block_tokens <= request.length(); i += block_tokens) {
+    std::span<const TokenId> tokens;
+    if (i + block_tokens <= prompt.size()) {
+      tokens = std::span(prompt).subspan(i, block_tokens);
+    } else {
+      seam.clear();
+      for (std::size_t t = i; t < i + block_tokens; ++t)
+        seam.push_back(t < prompt.size() ? prompt[t] : request.emitted[t - prompt.size()]);
+      tokens = seam;
+    }
+    at->second.push_back(hash = block_hash(hash, tokens));
   }
-  if (!best)
-    return fits_somewhere || model.workers.empty() ? Placement::no_room : Placement::fits_nowhere;
-  GatewayWorker& worker = workers.at(best);
+  return at->second;
+}
+
+/// Everybody who has room and a context that is long enough.
+std::vector<GatewayCore::State::Candidate> GatewayCore::State::candidates(
+    const GatewayRequest& request, const GatewayModel& model) {
+  std::vector<Candidate> all;
+  all.reserve(model.workers.size());
+  chains.clear();
+  depths.assign(prefixes.holders(), 0);
+  for (const auto& [id, worker] : model.workers) {
+    if (request.length() >= worker->ready.max_context || !has_room(*worker)) continue;
+    if (!chains.contains(worker->ready.block_tokens))
+      prefixes.longest(chain(request, worker->ready.block_tokens), depths);
+    all.push_back({id, worker});
+  }
+  for (Candidate& c : all) {
+    const std::size_t cached = std::size_t{depths[c.worker->holder]} * c.worker->ready.block_tokens;
+    c.missing = static_cast<std::uint32_t>(request.length() -
+                                           std::min<std::size_t>(cached, request.length() - 1));
+    predict(c, request);
+  }
+  return all;
+}
+
+/// A prefill worker decodes only if no other worker can, now or later.
+GatewayCore::State::Choice GatewayCore::State::best_alone(const std::vector<Candidate>& all,
+                                                          const GatewayModel& model,
+                                                          const GatewayRequest& request) const {
+  const bool others = std::ranges::any_of(model.workers, [&](const auto& of) {
+    return decodes(*of.second) && !of.second->load.draining && of.first != request.avoid &&
+           request.length() < of.second->ready.max_context;
+  });
+  Choice best;
+  for (const Candidate& c : all) {
+    if (others && !decodes(*c.worker)) continue;
+    const double seconds = c.queue_seconds + c.prefill_seconds + c.decode_seconds +
+                           (c.id == request.avoid ? kAvoided : 0);
+    if (!best.decode || seconds < best.seconds) best = {nullptr, &c, seconds};
+  }
+  return best;
+}
+
+/// The best of the pairs of those that are best by themselves.
+GatewayCore::State::Choice GatewayCore::State::best_pair(const std::vector<Candidate>& all,
+                                                         const GatewayRequest& request) {
+  if (request.never_split || request.emitted.size() + 2 > request.arrive.max_new_tokens) return {};
+  std::vector<const Candidate*> sides[2];
+  for (const Candidate& c : all) sides[decodes(*c.worker) ? 1 : 0].push_back(&c);
+  const auto keep = [](std::vector<const Candidate*>& side, auto score) {
+    const auto kept = side.begin() + static_cast<std::ptrdiff_t>(std::min(side.size(), kBestKept));
+    std::ranges::partial_sort(side, kept, {}, score);
+    side.erase(kept, side.end());
+  };
+  keep(sides[0],
+       [](const Candidate* c) { return std::pair(c->queue_seconds + c->prefill_seconds, c->id); });
+  // What is missing counts little: it moves while it is computed.
+  keep(sides[1],
+       [](const Candidate* c) { return std::pair(c->decode_seconds + 1e-6 * c->missing, c->id); });
+  Choice best;
+  for (const Candidate* d : sides[1]) {
+    if (d->missing <= d->worker->ready.block_tokens) continue;  // too little to fetch
+    for (const Candidate* p : sides[0]) {
+      const double seconds = pair_seconds(*p, *d) + (d->id == request.avoid ? kAvoided : 0);
+      if (!best.decode || seconds < best.seconds) best = {p, d, seconds};
+    }
+  }
+  return best;
+}
+
+void GatewayCore::State::submit(GatewayRequest& request, const Choice& choice,
+                                GatewayEffects& out) {
+  const Candidate& main = *choice.decode;
+  const Candidate& first = choice.prefill ? *choice.prefill : main;
   const RequestId id = request.arrive.request;
   ++request.attempts;
-  request.worker = best;
-  request.prefill_pending = static_cast<std::uint32_t>(request.length());
-  worker.prefill_pending += request.prefill_pending;
-  worker.attached.insert(id);
+  ++(choice.prefill ? counters.split : counters.alone);
+  request.worker = main.id;
+  request.drawn = false;
+  request.cached_tokens = 0;
+  request.prefilling = first.id;
+  request.prefill_pending = first.missing;
+  first.worker->prefill_pending += first.missing;
+  main.worker->attached.insert(id);
   arm(request, request.arrive.deadline);
   Submit submit;
   submit.request = id;
@@ -94,8 +144,37 @@ GatewayCore::State::Placement GatewayCore::State::place(GatewayRequest& request,
   submit.max_new_tokens = request.arrive.max_new_tokens;
   submit.stop_tokens = request.arrive.stop_tokens;
   submit.sampling = request.arrive.sampling;
-  out.push_back(SendWorker{best, worker.generation, std::move(submit)});
-  return Placement::placed;
+  for (const Candidate* c : {&main, &first})
+    prefixes.hold(c->worker->holder, chain(request, c->worker->ready.block_tokens));
+  if (choice.prefill) {
+    const auto tokens = static_cast<std::uint32_t>(request.length() - 1);
+    request.helper = {first.id, first.worker->generation};
+    request.helping = true;
+    first.worker->helped.insert(id);
+    Submit half = submit;
+    half.max_new_tokens = static_cast<std::uint32_t>(request.emitted.size() + 1);
+    half.kv_for = {{main.id, main.worker->generation}, tokens};
+    submit.kv_from = {request.helper, tokens};
+    out.push_back(SendWorker{first.id, first.worker->generation, std::move(half)});
+  }
+  out.push_back(SendWorker{main.id, main.worker->generation, std::move(submit)});
+}
+
+GatewayCore::State::Placement GatewayCore::State::place(GatewayRequest& request,
+                                                        const GatewayModel& model,
+                                                        GatewayEffects& out) {
+  const std::vector<Candidate> all = candidates(request, model);
+  Choice choice = best_alone(all, model, request);
+  const Choice pair = best_pair(all, request);
+  if (pair.decode && (!choice.decode || pair.seconds < choice.seconds)) choice = pair;
+  if (choice.decode) {
+    submit(request, choice, out);
+    return Placement::placed;
+  }
+  const bool fits_somewhere = std::ranges::any_of(model.workers, [&](const auto& of) {
+    return request.length() < of.second->ready.max_context;
+  });
+  return fits_somewhere || model.workers.empty() ? Placement::no_room : Placement::fits_nowhere;
 }
 
 void GatewayCore::State::pump(const std::string& name, GatewayEffects& out) {

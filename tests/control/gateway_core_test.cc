@@ -34,7 +34,8 @@ struct Gateway {
   }
   void ask(std::uint64_t request, std::uint32_t max_new = 3, std::size_t prompt = 4) {
     Arrive a;
-    a.request = {request}, a.model = "m", a.prompt.assign(prompt, 7), a.max_new_tokens = max_new;
+    a.request = {request}, a.model = "m", a.prompt.assign(prompt, static_cast<TokenId>(request)),
+    a.max_new_tokens = max_new;
     tell(a);
   }
   /// The last submission sent, of a request.
@@ -181,7 +182,7 @@ TEST(GatewayCore, WorkerDies_GoesOnElsewhereWithWhatWasEmitted) {
   const SendWorker second = *g.submission(1);
   EXPECT_NE(second.worker, first);
   const Submit& submit = std::get<Submit>(second.message);
-  EXPECT_EQ(submit.tokens, (std::vector<TokenId>{7, 7, 7, 7, 100, 101}));
+  EXPECT_EQ(submit.tokens, (std::vector<TokenId>{1, 1, 1, 1, 100, 101}));
   EXPECT_EQ(submit.prompt_tokens, 4U);
   EXPECT_EQ(submit.attempt, Attempt{2});
   g.says(1, 2, 3, FinishReason::length);
