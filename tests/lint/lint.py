@@ -19,7 +19,8 @@ ALLOWED = {
     "daemon/gateway": ["topology", "planner", "transports", "devices", "daemon/control"],
     "daemon/runtime": ["topology", "planner", "transports", "devices", "daemon/control", "daemon/gateway"],
     "daemon/infosd": ["topology", "planner", "transports", "devices", "daemon/control", "daemon/gateway", "daemon/runtime"],
-    "daemon/cli": ["topology", "planner", "transports", "devices", "daemon/control", "simulator"],
+    "daemon/runtime/peer": ["topology", "daemon/control", "daemon/runtime"],
+    "daemon/cli": ["daemon/runtime/peer", "topology", "planner", "transports", "devices", "daemon/control", "simulator"],
     "simulator": ["topology", "planner", "daemon/control"],
 }
 PURE = ("topology", "planner", "daemon/control", "simulator")

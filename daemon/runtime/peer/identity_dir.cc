@@ -91,6 +91,8 @@ Result<UniqueFd> lock_folder(const std::string& path) {
                fmt::format("{} is in use by another process; one node has one daemon", path)};
 }
 
+/// A folder that is there already must be a private one or empty: the mode of any other is not ours
+/// to change.
 Status make_folder(const std::string& path) {
   std::error_code failed;
   const auto parent = std::filesystem::path(path).parent_path();
@@ -98,8 +100,17 @@ Status make_folder(const std::string& path) {
   if (failed)
     return Error{ErrorCode::io,
                  fmt::format("cannot create {}: {}", parent.string(), failed.message())};
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return system_error("cannot create " + path);
+  if (::mkdir(path.c_str(), 0700) == 0) return {};
+  struct stat info {};
+  if (errno != EEXIST || ::stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+    return system_error("cannot create the folder " + path);
+  if ((info.st_mode & 077) == 0) return {};
+  if (!std::filesystem::is_empty(path, failed) || failed)
+    return Error{
+        ErrorCode::already_exists,
+        fmt::format("{} is there, is not empty and has mode {:04o}: want a folder for this "
+                    "identity alone",
+                    path, info.st_mode & 07777)};
   if (::chmod(path.c_str(), 0700) != 0) return system_error("cannot set the mode of " + path);
   return {};
 }
@@ -173,15 +184,29 @@ Result<NewIdentity> make_first_node(const FirstNode& wish, UnixSeconds now) {
   return out;
 }
 
+namespace {
+
+Status refuse_taken(const std::string& path) {
+  if (!std::filesystem::exists(path + "/node.pem")) return {};
+  return Error{ErrorCode::already_exists,
+               fmt::format("{} holds a node's identity already: choose another folder, or remove "
+                           "it if that node is gone for good",
+                           path)};
+}
+
+}  // namespace
+
+Status IdentityDir::check_free(const std::string& path) {
+  INFOS_TRY(make_folder(path));
+  const UniqueFd lock = INFOS_TRY(lock_folder(path));
+  return refuse_taken(path);
+}
+
 Status IdentityDir::create(const std::string& path, const NewIdentity& identity) {
   INFOS_TRY(check_pair(identity.node));
   INFOS_TRY(make_folder(path));
   const UniqueFd lock = INFOS_TRY(lock_folder(path));
-  if (std::filesystem::exists(path + "/node.pem"))
-    return Error{ErrorCode::already_exists,
-                 fmt::format("{} holds a node's identity already: choose another folder, or remove "
-                             "it if that node is gone for good",
-                             path)};
+  INFOS_TRY(refuse_taken(path));
   INFOS_TRY(replace_file(path, "ca.pem", identity.authority));
   if (!identity.authority_key.empty())
     INFOS_TRY(replace_file(path, "ca.key", identity.authority_key));

@@ -63,6 +63,8 @@ class IdentityDir {
   /// Makes the folder (and those above it) or fills an empty one. Errors: already_exists (a node
   /// lives here), io.
   static Status create(const std::string& path, const NewIdentity& identity);
+  /// Whether create() may be called: makes the folder. Errors: as create().
+  static Status check_free(const std::string& path);
   /// Errors: not_found (no node lives here), unavailable (another process has it), io, corrupt (a
   /// file is damaged or others may read it).
   static Result<IdentityDir> open(const std::string& path);

@@ -45,7 +45,7 @@ Status check_wish(const JoinWish& wish) {
 /// One attempt; ends when `outcome` is set.
 class JoinCall {
  public:
-  JoinCall(const JoinWish& wish, std::string request)
+  JoinCall(JoinWish& wish, std::string request)
       : wish_(wish), request_(std::move(request)), timer_(io_), resolver_(io_), socket_(io_) {}
 
   Result<JoinAnswer> run() {
@@ -71,6 +71,7 @@ class JoinCall {
   void connect(const tcp::resolver::results_type& found) {
     asio::async_connect(socket_, found, [this](error_code error, const tcp::endpoint&) {
       if (error) return unreachable("cannot connect: " + error.message());
+      choose_addresses();
       wire_ = std::make_shared<PeerConnection>(
           std::move(socket_), joining_context(wish_.authority_hash, wish_.wall_clock),
           PeerConnection::Side::client);
@@ -81,6 +82,15 @@ class JoinCall {
       callbacks.ended = [this](const std::string& why) { unreachable(why); };
       wire_->start(std::move(callbacks));
     });
+  }
+
+  /// The address that reaches the controller is one that the others can reach.
+  void choose_addresses() {
+    error_code failed;
+    const tcp::endpoint local = socket_.local_endpoint(failed);
+    if (wish_.listen.empty() && !failed)
+      wish_.listen = join_address({local.address().to_string(), kPeerPort});
+    if (wish_.address.empty()) wish_.address = wish_.listen;
   }
 
   void ask() {
@@ -121,7 +131,7 @@ class JoinCall {
     timer_.cancel();
   }
 
-  const JoinWish& wish_;
+  JoinWish& wish_;
   const std::string request_;
   asio::io_context io_{1};
   asio::steady_timer timer_;
@@ -133,7 +143,7 @@ class JoinCall {
 
 }  // namespace
 
-Result<NewIdentity> join_cluster(const JoinWish& wish) {
+Result<NewIdentity> join_cluster(JoinWish wish) {
   INFOS_TRY(check_wish(wish));
   NewIdentity out;
   out.node.key = INFOS_TRY(make_key());

@@ -14,13 +14,17 @@
 
 namespace infos {
 
+/// Where daemons listen for each other when nothing is said.
+constexpr std::uint16_t kPeerPort = 7400;
+
 struct JoinWish {
   std::string server;  ///< HOST:PORT of a controller's peer listener
   std::string token;
   std::string authority_hash;  ///< "sha256:" and 64 hex digits
   std::string name;
-  std::string listen;   ///< HOST:PORT, for the folder
-  std::string address;  ///< HOST:PORT that others will dial
+  std::string listen;   ///< HOST:PORT, for the folder; empty: this machine's end of the connection
+                        ///< to the server, with kPeerPort
+  std::string address;  ///< HOST:PORT that others will dial; empty: `listen`
   Duration limit = seconds(15);
   std::function<UnixSeconds()> wall_clock = unix_now;
 };
@@ -28,6 +32,6 @@ struct JoinWish {
 /// Returns: what IdentityDir::create takes. Errors: invalid_argument (a value is malformed, or the
 /// controller refused), unavailable (not reached, or not to be believed), deadline_exceeded,
 /// corrupt (an answer that does not fit).
-Result<NewIdentity> join_cluster(const JoinWish& wish);
+Result<NewIdentity> join_cluster(JoinWish wish);
 
 }  // namespace infos
