@@ -44,6 +44,7 @@ Status apply_option(WorkerSettings& settings, const std::string& key, const std:
   EngineOptions& engine = settings.engine;
   WorkerConfig& core = settings.core;
   if (key == "threads") return set_u32(key, text, 0, 4096, {&engine.threads});
+  if (key == "tensor_parallel") return set_u32(key, text, 1, 64, {&engine.tensor_parallel});
   if (key == "block_tokens")
     return set_u32(key, text, 1, 1024, {&engine.block_tokens, &core.block_tokens});
   if (key == "max_running")
@@ -56,12 +57,11 @@ Status apply_option(WorkerSettings& settings, const std::string& key, const std:
   if (key == "cores") return engine.cores = INFOS_TRY(parse_cores(text)), Status();
   if (key == "kv_memory") return engine.kv_memory = INFOS_TRY(parse_bytes(text)), Status();
   if (key == "kv_dtype") return engine.kv_dtype = INFOS_TRY(parse_kv_dtype(text)), Status();
-  return Error{
-      ErrorCode::invalid_argument,
-      fmt::format(
-          "option '{}': want threads, cores, kv_memory, kv_dtype, block_tokens, max_running, "
-          "max_waiting, max_step_tokens, max_context or device_options",
-          key.substr(0, 64))};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("option '{}': want threads, cores, tensor_parallel, kv_memory, "
+                           "kv_dtype, block_tokens, max_running, "
+                           "max_waiting, max_step_tokens, max_context or device_options",
+                           key.substr(0, 64))};
 }
 
 /// Splits "key=value". Errors: invalid_argument.

@@ -108,7 +108,10 @@ typedef enum infos_op_kind {
       9, /* in: x[T, d], router[e, d], gate[e, f, d], up[e, f, d], down[e, d, f]   out: y[T, d]:
             softmax over router logits, top_k, weights renormalised when `renormalise`           */
   INFOS_OP_SELECT_ROWS =
-      10 /* in: x[T, d]                         out: y[R, d], rows named by the batch            */
+      10, /* in: x[T, d]                        out: y[R, d], rows named by the batch            */
+  INFOS_OP_ALL_REDUCE =
+      11 /* in: x[T, n]                         out: y[T, n], another tensor: the sum of x over all
+            ranks of the device's infos_group, added in the order of ranks, the same bits on all */
 } infos_op_kind;
 
 typedef enum infos_mask {
@@ -182,6 +185,22 @@ typedef struct infos_device_info {
   uint32_t static_shapes;   /* 1: compiles for fixed shapes only */
 } infos_device_info;
 
+/* Ranks: devices that compute one model together, each with its part of the weights and of the KV
+ * heads; ALL_REDUCE joins their programs. The host compiles, loads and executes all ranks at once,
+ * each on a thread of its own, executes the same batch on all, and begins nothing new before all
+ * have returned. When one rank fails it cancels the others. */
+typedef struct infos_group {
+  uint32_t struct_size;
+  uint32_t rank, ranks;
+  void* context;
+  /* Waits until every rank has called it as often as this one, then gives what each passed:
+   * all[ranks]. What a rank wrote before its call is seen by the others after theirs. All ranks
+   * live in one process, so an address may be passed. Not INFOS_OK when a rank has failed: give up
+   * the load or execute with that code. A backend may reduce with this alone, or exchange once what
+   * its own collective library needs; the wait of such a library must end on `cancel`. */
+  infos_code (*exchange)(void* context, uint64_t mine, uint64_t* all);
+} infos_group;
+
 /* Zero means "choose". */
 typedef struct infos_device_config {
   uint32_t struct_size;
@@ -191,6 +210,8 @@ typedef struct infos_device_config {
   const uint32_t* cores;
   uint64_t memory_bytes; /* bound on weights + KV + scratch */
   const char* options;   /* backend-specific "key=value,key=value", e.g. "isa=avx2"; may be null */
+  const infos_group* group; /* valid until the device is closed; null: no rank of a group, programs
+                               with ALL_REDUCE are refused at load */
 } infos_device_config;
 
 typedef struct infos_health {
@@ -298,6 +319,9 @@ typedef struct infos_batch {
    * plugin that does not know this field, all layers count as written when execute returns. */
   void (*layer_done)(void* context, uint32_t layer);
   void* layer_context;
+  /* Floats from one row of `logits` to the next; 0: vocab, the width of the program's logits.
+   * Honoured by every backend that has ALL_REDUCE: each rank gives its part of the vocabulary. */
+  uint64_t logits_stride;
 } infos_batch;
 
 /* ---- tables ---- */

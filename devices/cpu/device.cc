@@ -95,8 +95,16 @@ Result<std::unique_ptr<Device>> Device::open(const DeviceOptions& options) {
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} threads, allowed up to 1024", threads)};
   INFOS_TRY(check_cores(options.cores));
+  if (options.group && (options.group->rank >= options.group->ranks || !options.group->exchange ||
+                        options.group->ranks > kRanksMax)) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("rank {} of a group of {}: allowed are ranks below the size, sizes up "
+                             "to {}, and an exchange",
+                             options.group->rank, options.group->ranks, kRanksMax)};
+  }
   std::unique_ptr<Device> device(new Device(kernels_for(parsed.isa)));
   device->cores_ = options.cores;
+  device->group_ = options.group;
   device->memory_bytes_ = options.memory_bytes;
   device->pool_ = std::make_unique<ThreadPool>(threads, device->cores_, parsed.spin_us);
   return device;

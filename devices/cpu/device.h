@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,15 @@
 
 namespace infos::cpu {
 
+inline constexpr std::uint32_t kRanksMax = 64;
+
 struct DeviceOptions {
   std::uint32_t threads = 0;  ///< 0: every core this process may use
   std::vector<std::uint32_t>
       cores;  ///< thread i, the caller included, is pinned to cores[i % size]; empty: no pinning
-  std::uint64_t memory_bytes = 0;  ///< bound on weights + KV + scratch; 0: none
-  std::string options;             ///< "isa=generic|avx2|avxvnni|avx512,spin_us=N"
+  std::uint64_t memory_bytes = 0;    ///< bound on weights + KV + scratch; 0: none
+  std::optional<infos_group> group;  ///< when the device is a rank of one
+  std::string options;               ///< "isa=generic|avx2|avxvnni|avx512,spin_us=N"
 };
 
 class Device {
@@ -34,6 +38,8 @@ class Device {
   const Kernels& kernels() const { return kernels_; }
   ThreadPool& pool() { return *pool_; }
   std::uint64_t memory_used() const { return memory_used_; }
+  /// Null: no rank of a group.
+  const infos_group* group() const { return group_ ? &*group_ : nullptr; }
 
   /// Memory that counts against the bound until released. Errors: resource_exhausted with bytes
   /// wanted and there.
@@ -52,6 +58,7 @@ class Device {
   const Kernels& kernels_;
   std::unique_ptr<ThreadPool> pool_;
   std::vector<std::uint32_t> cores_;
+  std::optional<infos_group> group_;
   std::uint64_t caller_ = 0;
   std::uint64_t memory_bytes_ = 0;
   std::uint64_t memory_used_ = 0;

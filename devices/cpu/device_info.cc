@@ -130,7 +130,7 @@ infos_device_info measure() {
   info.peak_int8_ops = hz * info.cores * int8_per_cycle(isa);
   info.memory_bytes_per_second = measure_read_bandwidth(info.cores < 16 ? info.cores : 16);
   info.phases = 1U | 2U;
-  for (int op = INFOS_OP_EMBED; op <= INFOS_OP_SELECT_ROWS; ++op)
+  for (int op = INFOS_OP_EMBED; op <= INFOS_OP_ALL_REDUCE; ++op)
     info.op_mask |= std::uint64_t{1} << op;
   for (const int dtype :
        {INFOS_F32, INFOS_F16, INFOS_BF16, INFOS_Q8_0, INFOS_Q4_0, INFOS_Q4_K, INFOS_Q6_K}) {

@@ -15,9 +15,9 @@ constexpr std::uint32_t kTensorsMax = 4096, kOpsMax = 4096, kLayersMax = 4096;
 constexpr std::int64_t kDimMax = std::int64_t{1} << 26;
 
 const char* name_of(std::uint32_t kind) {
-  static constexpr const char* kNames[] = {"NONE",     "EMBED",     "RMS_NORM",   "LINEAR",
-                                           "ROPE",     "KV_APPEND", "ATTENTION",  "ADD",
-                                           "SILU_MUL", "MOE_FFN",   "SELECT_ROWS"};
+  static constexpr const char* kNames[] = {"NONE",     "EMBED",     "RMS_NORM",    "LINEAR",
+                                           "ROPE",     "KV_APPEND", "ATTENTION",   "ADD",
+                                           "SILU_MUL", "MOE_FFN",   "SELECT_ROWS", "ALL_REDUCE"};
   return kind < std::size(kNames) ? kNames[kind] : "unknown";
 }
 
@@ -52,6 +52,8 @@ class OpCheck {
         return moe();
       case INFOS_OP_SELECT_ROWS:
         return select_rows();
+      case INFOS_OP_ALL_REDUCE:
+        return all_reduce();
       default:
         return unsupported("no such op kind in this backend");
     }
@@ -270,6 +272,11 @@ class OpCheck {
       return invalid("the output's rows are not the selected rows");
     if (row(in(0)) != row(out()))
       return invalid(fmt::format("rows of {} from rows of {}", row(out()), row(in(0))));
+    return not_in_place();
+  }
+
+  Status all_reduce() {
+    INFOS_TRY(same_shapes(1));
     return not_in_place();
   }
 

@@ -124,6 +124,7 @@ infos_code open(const infos_device_config* config, infos_device** out, infos_err
     if (c.cores && c.n_cores) options.cores.assign(c.cores, c.cores + c.n_cores);
     options.memory_bytes = c.memory_bytes;
     if (c.options) options.options = c.options;
+    if (c.group) options.group = known_part(*c.group);
     auto device = Device::open(options);
     if (!device.ok()) return fail(error, device.error());
     *out = new infos_device{std::move(*device)};

@@ -51,11 +51,18 @@ class Program {
   struct Step {
     const infos_op* op = nullptr;
     std::uint32_t layer = 0;
-    std::vector<Part> parts;                   ///< LINEAR, ROUTER of MOE_FFN
-    const float* vector = nullptr;             ///< RMS_NORM weight, ROPE frequencies
-    Table table;                               ///< EMBED
-    bool ends_kv = false;                      ///< KV_APPEND: the last one of its layer
+    std::vector<Part> parts;        ///< LINEAR, ROUTER of MOE_FFN
+    const float* vector = nullptr;  ///< RMS_NORM weight, ROPE frequencies
+    Table table;                    ///< EMBED
+    bool ends_kv = false;           ///< KV_APPEND: the last one of its layer
+    std::uint32_t sum = 0;          ///< ALL_REDUCE: index into partial_sums_
+    bool meets_again = false;       ///< ALL_REDUCE: its input is written before ranks meet next
     std::vector<PackedMatrix> gate, up, down;  ///< MOE_FFN, per expert
+  };
+  struct PartialSum {  ///< what this rank gives to one ALL_REDUCE; other ranks read it
+    const float* data = nullptr;
+    std::size_t stride = 0;
+    std::uint32_t rows = 0, n = 0;
   };
   struct Chunk {  ///< rows of one sequence that attend together
     std::uint32_t sequence, row, rows;
@@ -69,6 +76,8 @@ class Program {
   bool try_fuse_linear(std::uint32_t op, std::uint32_t layer, Part& part);
   bool try_fuse_add(std::uint32_t op, std::uint32_t layer);
   bool reads_elsewhere(std::uint32_t tensor, std::uint32_t reader) const;
+  Status prepare_sums();
+  bool writes(const Step& step, std::uint32_t tensor) const;
   Status allocate_arena();
   Result<float*> take(std::uint64_t floats, const char* what);
 
@@ -91,6 +100,7 @@ class Program {
   void run_append(const Step& step);
   void run_attention(const Step& step);
   void run_select(const Step& step);
+  Status run_all_reduce(const Step& step);
   void prepare_angles(const Step& step);
   void quantise_rows(const float* x, std::size_t stride, std::uint32_t rows, std::uint32_t k,
                      WeightKind kind);
@@ -117,6 +127,8 @@ class Program {
   std::vector<LinearArgs> jobs_;
   std::vector<std::uint32_t> job_units_;  ///< prefix sums
   std::vector<Chunk> chunks_;
+  std::vector<PartialSum> partial_sums_;
+  std::vector<std::uint64_t> met_;  ///< what the ranks handed over, by rank
 
   struct Moe {
     Rows logits, x, gate, up, y;

@@ -27,7 +27,36 @@ Status Program::build() {
       INFOS_TRY(add_step(i, layer));
   }
   for (std::uint32_t i = plan_.layer_end; i < ops; ++i) INFOS_TRY(add_step(i, 0));
+  INFOS_TRY(prepare_sums());
   return allocate_arena();
+}
+
+bool Program::writes(const Step& step, std::uint32_t tensor) const {
+  for (const Part& part : step.parts)
+    if (step.op->kind == INFOS_OP_LINEAR && part.out == tensor) return true;
+  return step.op->kind != INFOS_OP_LINEAR && step.op->output == tensor;
+}
+
+/// Other ranks read an ALL_REDUCE's input until they meet the next time: where it is written before
+/// that, the ranks have to meet once more. Consecutive sums of a transformer alternate buffers.
+Status Program::prepare_sums() {
+  std::uint32_t sums = 0;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    if (step.op->kind != INFOS_OP_ALL_REDUCE) continue;
+    step.sum = sums++;
+    for (std::size_t j = i + 1; j < steps_.size(); ++j) {
+      if (steps_[j].op->kind == INFOS_OP_ALL_REDUCE) break;
+      step.meets_again |= writes(steps_[j], step.op->inputs[0]);
+    }
+  }
+  if (sums != 0 && !device_.group()) {
+    return Error{ErrorCode::invalid_argument,
+                 "the program has ALL_REDUCE, the device is no rank of a group"};
+  }
+  partial_sums_.resize(sums);
+  if (device_.group()) met_.resize(device_.group()->ranks);
+  return {};
 }
 
 /// True when any op but `reader` reads the tensor.

@@ -54,7 +54,13 @@ Status Program::execute(KvPool& kv, const infos_batch& batch) {
   batch_ = &batch;
   kv_ = &kv;
   angles_for_ = nullptr;
-  rows_[plan_.ops.back().output].data = batch.logits;
+  Rows& logits = rows_[plan_.ops.back().output];
+  if (batch.logits_stride && batch.logits_stride < logits.n) {
+    return Error{ErrorCode::invalid_argument, fmt::format("logits_stride {}, allowed 0 or from {}",
+                                                          batch.logits_stride, logits.n)};
+  }
+  logits.data = batch.logits;
+  logits.stride = batch.logits_stride ? batch.logits_stride : logits.n;
   plan_attention(batch);
   for (const Step& step : steps_) {
     if (device_.cancelled.load(std::memory_order_relaxed))
@@ -64,7 +70,10 @@ Status Program::execute(KvPool& kv, const infos_batch& batch) {
                    fmt::format("execute passed its deadline before op {} of layer {}",
                                step.op - plan_.ops.data(), step.layer)};
     }
-    run_step(step);
+    if (step.op->kind == INFOS_OP_ALL_REDUCE)
+      INFOS_TRY(run_all_reduce(step));
+    else
+      run_step(step);
     if (step.ends_kv && batch.layer_done) batch.layer_done(batch.layer_context, step.layer);
   }
   return {};
@@ -298,6 +307,39 @@ void Program::run_attention(const Step& step) {
   const auto tasks = static_cast<std::uint32_t>(chunks_.size()) * lanes;
   if (work >= kSerialWork) return device_.pool().for_each(tasks, run);
   for (std::uint32_t t = 0; t < tasks; ++t) run(t, 0);
+}
+
+Status Program::run_all_reduce(const Step& step) {
+  const Rows &x = in(step, 0), &y = out(step);
+  const std::uint32_t rows = rows_of(y);
+  if (rows == 0) return {};  // no logits wanted, on any rank
+  const infos_group& group = *device_.group();
+  PartialSum& mine = partial_sums_[step.sum];
+  mine = {x.data, x.stride, rows, x.n};
+  const auto meet = [&]() -> Status {
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&mine));
+    if (group.exchange(group.context, address, met_.data()) == INFOS_OK) return {};
+    return Error{ErrorCode::cancelled, "another rank of the group has failed"};
+  };
+  INFOS_TRY(meet());
+  const auto part = [&](std::uint32_t rank) {
+    return reinterpret_cast<const PartialSum*>(static_cast<std::uintptr_t>(met_[rank]));
+  };
+  for (std::uint32_t rank = 0; rank < group.ranks; ++rank) {
+    const PartialSum& other = *part(rank);
+    if (other.rows != rows || other.n != x.n) {
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("rank {} sums {} rows of {}, this rank {} of {}", rank, other.rows,
+                               other.n, rows, x.n)};
+    }
+  }
+  each_row(rows, std::uint64_t{group.ranks} * y.n, [&](std::uint32_t r) {
+    const auto row = [&](std::uint32_t rank) { return part(rank)->data + r * part(rank)->stride; };
+    if (group.ranks == 1) std::memcpy(y.row(r), row(0), y.n * sizeof(float));
+    for (std::uint32_t rank = 1; rank < group.ranks; ++rank)
+      device_.kernels().add(rank == 1 ? row(0) : y.row(r), row(rank), y.row(r), y.n);
+  });
+  return step.meets_again ? meet() : Status();
 }
 
 void Program::run_select(const Step& step) {

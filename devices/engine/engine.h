@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: a model loaded on one device, stepped over ragged batches. Owns the program, the KV
-// pool and the samplers. Runs on the caller's (engine) thread; never decides what to batch: that is
-// WorkerCore's.
+// The engine: a model loaded on a device, or in parts on several tensor-parallel ranks of one
+// process, stepped over ragged batches. Owns the programs, the KV pools and the samplers. Runs on
+// the caller's (engine) thread; never decides what to batch: that is WorkerCore's.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,10 @@ struct EngineOptions {
   std::string backend = "cpu";       ///< plugin name, or a path to a .so
   std::uint32_t threads = 0;         ///< 0: all cores of this process's affinity
   std::vector<std::uint32_t> cores;  ///< pin to these; empty: do not pin
-  std::string device_options;        ///< passed to the backend, e.g. "isa=avx2"
+  /// Ranks that compute together, each with an equal run of threads and cores, its part of the
+  /// weights and its KV heads. Must divide the model's heads, KV heads and FFN width.
+  std::uint32_t tensor_parallel = 1;
+  std::string device_options;  ///< passed to the backend, e.g. "isa=avx2"
   Bytes kv_memory{
       0};  ///< 0: a quarter of free memory, at most what max_sequences * max_context need
   DType kv_dtype = DType::none;  ///< none: f32 for f32 weights, else f16

@@ -80,6 +80,7 @@ Result<Device> Device::open(const Plugin& plugin, const DeviceConfig& config) {
   c.cores = config.cores.empty() ? nullptr : config.cores.data();
   c.memory_bytes = config.memory_bytes;
   c.options = config.options.empty() ? nullptr : config.options.c_str();
+  c.group = config.group;
   infos_device* handle = nullptr;
   infos_error error{};
   const infos_code code = plugin.api().open(&c, &handle, &error);

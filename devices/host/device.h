@@ -17,10 +17,11 @@ namespace infos {
 
 struct DeviceConfig {
   std::uint32_t index = 0;
-  std::uint32_t threads = 0;         ///< 0: the backend chooses
-  std::vector<std::uint32_t> cores;  ///< empty: do not pin
-  std::uint64_t memory_bytes = 0;    ///< 0: no bound
-  std::string options;               ///< "key=value,key=value"
+  std::uint32_t threads = 0;           ///< 0: the backend chooses
+  std::vector<std::uint32_t> cores;    ///< empty: do not pin
+  std::uint64_t memory_bytes = 0;      ///< 0: no bound
+  std::string options;                 ///< "key=value,key=value"
+  const infos_group* group = nullptr;  ///< outlives the device; null: no rank of a group
 };
 
 /// unique_ptr deleter that calls a function of the plugin's table.

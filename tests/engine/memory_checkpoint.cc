@@ -78,6 +78,16 @@ ModelConfig tiny_config(const std::string& name, DType dtype) {
     c.renormalise_experts = false;
     c.ffn_hidden = wide ? 256 : 32;
   }
+  if (name.starts_with("wide")) {  // quarters of every width are whole blocks of 32, halves of 256
+    c.heads = 8;
+    c.kv_heads = 4;
+    c.head_dim = wide ? 64 : 32;
+    c.ffn_hidden = wide ? 512 : 128;
+    c.tied_embeddings = name == "wide-tied";
+    if (name == "wide-tied") c.qkv_bias = true, c.family = ModelFamily::qwen2;
+    if (name == "wide-moe") c.experts = 4, c.experts_per_token = 2;
+    if (name == "wide-moe") c.family = ModelFamily::mistral;
+  }
   return c;
 }
 

@@ -44,6 +44,8 @@ class MemoryCheckpoint final : public Checkpoint {
 /// The names of the tiny models: one for each shape of graph that the product builds.
 inline constexpr const char* kTinyModels[] = {"llama2", "llama3",  "mistral",  "qwen2",
                                               "qwen3",  "mixtral", "qwen3-moe"};
+/// And those whose widths tensor-parallel ranks divide, also in quantisation blocks.
+inline constexpr const char* kWideModels[] = {"wide", "wide-tied", "wide-moe"};
 /// A model of two layers. Widths are multiples of what the dtype's blocks need. Matrices have
 /// `dtype`, norms are f32.
 std::unique_ptr<MemoryCheckpoint> tiny_model(const std::string& name, DType dtype,

@@ -88,6 +88,12 @@ infos_code own_memory(infos_device* d, const infos_kv_config* c, infos_kv** out,
     other.allocate(c->allocate_context, 1), other.allocate = nullptr;
   return g_sound.kv_create(d, &other, out, e);
 }
+infos_code close_rows(infos_program* p, infos_kv* kv, const infos_batch* b, infos_error* e) {
+  if (b == nullptr || b->struct_size < sizeof *b) return g_sound.execute(p, kv, b, e);
+  infos_batch other = *b;
+  other.logits_stride = 0;
+  return g_sound.execute(p, kv, &other, e);
+}
 infos_code done_early(infos_program* p, infos_kv* kv, const infos_batch* b, infos_error* e) {
   if (b == nullptr || b->struct_size < sizeof *b || b->layer_done == nullptr)
     return g_sound.execute(p, kv, b, e);
@@ -111,6 +117,7 @@ FAULTY(q_believes, out->artifact_compat = believes)
 FAULTY(q_hangs, out->compile_poll = hangs)
 FAULTY(q_any_pool, out->kv_create = any_pool)
 FAULTY(q_own_memory, out->kv_create = own_memory)
+FAULTY(q_close_rows, out->execute = close_rows)
 FAULTY(q_done_early, out->execute = done_early)
 FAULTY(q_overruns, out->describe = overruns)
 FAULTY(q_hole, out->load = nullptr)
@@ -119,7 +126,7 @@ TEST(PluginCheck, Reference_PassesEveryCheck) {
   register_plugin("reference", &reference::plugin_query);
   const PluginReport report = check_plugin("reference");
   EXPECT_TRUE(report.ok()) << report.text();
-  EXPECT_EQ(report.checks.size(), 21U);
+  EXPECT_EQ(report.checks.size(), 22U);
   EXPECT_NE(report.text().find(" 0 skipped"), std::string::npos) << report.text();
 }
 
@@ -138,6 +145,7 @@ TEST(PluginCheck, FaultyBackend_FailsTheCheckOfItsFault) {
       {q_hangs, "serialise says", "no end within 500ms"},
       {q_any_pool, "KV pools", "field 1"},
       {q_own_memory, "in the host's memory", "elsewhere"},
+      {q_close_rows, "ranks sum", "row 0 value 83"},
       {q_done_early, "called done once", "held nothing"},
       {q_overruns, "out structs", "beyond the room"},
       {q_hole, "the plugin loads", "'load'"},

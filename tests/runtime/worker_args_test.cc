@@ -42,6 +42,7 @@ TEST(WorkerArgs, MissingOrUnknownArguments_AreRefused) {
 TEST(WorkerOptions, Known_ReachEngineAndCore) {
   const WorkerSettings settings = parse_worker_options({{"threads", "3"},
                                                         {"cores", "0-2,5"},
+                                                        {"tensor_parallel", "2"},
                                                         {"kv_memory", "2GiB"},
                                                         {"kv_dtype", "f16"},
                                                         {"block_tokens", "32"},
@@ -50,6 +51,7 @@ TEST(WorkerOptions, Known_ReachEngineAndCore) {
                                       .value();
   EXPECT_EQ(settings.engine.threads, 3u);
   EXPECT_EQ(settings.engine.cores, (std::vector<std::uint32_t>{0, 1, 2, 5}));
+  EXPECT_EQ(settings.engine.tensor_parallel, 2u);
   EXPECT_EQ(settings.engine.kv_memory.value, 2ull << 30);
   EXPECT_EQ(settings.engine.kv_dtype, DType::f16);
   EXPECT_EQ(settings.engine.block_tokens, 32u);
@@ -60,9 +62,9 @@ TEST(WorkerOptions, Known_ReachEngineAndCore) {
 }
 
 TEST(WorkerOptions, Wrong_AreNamedWithWhatIsAllowed) {
-  const std::pair<const char*, const char*> wrong[] = {{"threads", "many"}, {"block_tokens", "0"},
-                                                       {"cores", "3-1"},    {"kv_memory", "2"},
-                                                       {"kv_dtype", "i8"},  {"colour", "red"}};
+  const std::pair<const char*, const char*> wrong[] = {
+      {"threads", "many"}, {"block_tokens", "0"}, {"cores", "3-1"},        {"kv_memory", "2"},
+      {"kv_dtype", "i8"},  {"colour", "red"},     {"tensor_parallel", "0"}};
   for (const auto& [key, value] : wrong) {
     const auto settings = parse_worker_options({{key, value}});
     ASSERT_FALSE(settings.ok()) << key;

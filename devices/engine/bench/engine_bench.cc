@@ -338,7 +338,9 @@ std::variant<int, BenchOptions> parse(int argc, char** argv) {
       "steps,n", po::value(&o.steps)->default_value(32), "decode steps measured")(
       "context", po::value(&o.context)->default_value(64), "tokens in each sequence before")(
       "batches,b", po::value(&batches)->default_value("1,8,32"), "batch sizes of decode")(
-      "repetitions,r", po::value(&o.repetitions)->default_value(1), "times each test runs")(
+      "tensor-parallel", po::value(&o.engine.tensor_parallel)->default_value(1),
+      "ranks that share the threads")("repetitions,r", po::value(&o.repetitions)->default_value(1),
+                                      "times each test runs")(
       "backend", po::value(&o.engine.backend)->default_value("cpu"), "plugin name or .so file")(
       "device-options", po::value(&o.engine.device_options), "for the backend, e.g. isa=avx2")(
       "output,o", po::value(&output)->default_value("table"), "table or json");

@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "devices/engine/engine/kv_budget.h"
-#include "devices/engine/engine/weights.h"
+#include "devices/engine/engine/rank.h"
+#include "devices/engine/engine/rank_threads.h"
 #include "devices/engine/graph/phase_graph.h"
 #include "devices/engine/reference/backend.h"
 #include "devices/engine/reference/dequantise.h"
 #include "devices/engine/sampler/sampler.h"
+#include "devices/host/collective.h"
 #include "devices/host/device.h"
 #include "topology/base/log.h"
 
@@ -20,6 +23,7 @@ namespace infos {
 namespace {
 
 constexpr std::uint32_t kContextMax = 1U << 24;
+constexpr std::uint32_t kNoRank = UINT32_MAX;
 
 /// A batch's arrays, kept between steps so that a warm step allocates nothing.
 struct BatchArrays {
@@ -66,11 +70,11 @@ struct BatchArrays {
 class EngineOnDevice final : public Engine {
  public:
   const ModelConfig& config() const override { return config_; }
-  std::string device_name() const override { return device_.info().name; }
+  std::string device_name() const override;
   std::uint32_t kv_blocks() const override { return kv_blocks_; }
   std::uint32_t block_tokens() const override { return block_tokens_; }
   std::uint32_t max_context() const override { return max_context_; }
-  std::span<const KvRank> kv_ranks() const override { return {&kv_rank_, 1}; }
+  std::span<const KvRank> kv_ranks() const override { return kv_ranks_; }
   void on_layer_done(std::function<void(std::uint32_t)> done) override {
     layer_done_ = std::move(done);
   }
@@ -86,43 +90,45 @@ class EngineOnDevice final : public Engine {
 
   Result<std::vector<SampledToken>> step(std::span<const EngineSequence> sequences) override;
   Result<std::vector<float>> logits(std::span<const EngineSequence> sequences) override;
-  void cancel() override { device_.cancel(); }
+  void cancel() override {
+    for (const Rank& rank : ranks_) rank.cancel();
+  }
 
  private:
   Status check_options(const EngineOptions& options) const;
-  Status create_kv(const EngineOptions& options, DType main_dtype);
-  Status describe_kv(const infos_kv_config& config);
-  static void* allocate_kv(void* context, std::uint64_t bytes);
-  static void release_kv(void* context, void* memory, std::uint64_t bytes);
-  static void on_layer(void* context, std::uint32_t layer);
+  Status create_kv(const EngineOptions& options);
   /// Runs the batch; its logits are in logits_.
   Status run(std::span<const EngineSequence> sequences);
+  Status execute(Rank& rank);
+  /// job(rank) on all ranks at once, each on its thread. The first error; then no rank waits for
+  /// another any more.
+  template <typename Job>
+  Status on_all_ranks(const Job& job);
+  void rank_failed(std::uint32_t rank);
+  static void on_layer(void* context, std::uint32_t layer);
 
   ModelConfig config_;
-  BoundWeights weights_;      // outlives the program: the backend may use its bytes in place
-  KvAllocator kv_allocator_;  // outlives the pool
-  Device device_;
-  Program program_;
-  KvPool kv_;
-  KvRank kv_rank_;
-  std::function<void(std::uint32_t)> layer_done_;
-  std::uint32_t layers_done_ = 0;  // of the step that runs now
+  std::unique_ptr<Collective> collective_;  // null: one rank; outlives the devices
+  std::vector<Rank> ranks_;
+  std::unique_ptr<RankThreads> threads_;
+  bool opened_ = false;  // all ranks have a device that can be cancelled
+  std::vector<Status> statuses_;                      // of the ranks, in the job that runs now
+  std::atomic<std::uint32_t> first_failed_{kNoRank};  // in the job that runs now
+  std::vector<KvRank> kv_ranks_;
   std::uint32_t kv_blocks_ = 0;
   std::uint32_t block_tokens_ = 0;
   std::uint32_t max_context_ = 0;
+  std::function<void(std::uint32_t)> layer_done_;
+  std::atomic<std::uint32_t> layer_calls_{0};  // of all ranks, in the step that runs now
   BatchArrays batch_;
   std::vector<float> logits_;
   SamplerScratch scratch_;
   std::unordered_map<RequestId, SequenceSampler> samplers_;
 };
 
-Status missing_ops(const PhaseGraph& graph, const Device& device) {
-  for (const infos_op& op : graph.ops())
-    if (((device.info().op_mask >> op.kind) & 1) == 0)
-      return Error{ErrorCode::unsupported,
-                   fmt::format("device {} has no operation {}, which the model needs",
-                               device.info().name, op.kind)};
-  return {};
+std::string EngineOnDevice::device_name() const {
+  const std::string name = ranks_.front().device().info().name;
+  return ranks_.size() == 1 ? name : fmt::format("{} ranks on {}", ranks_.size(), name);
 }
 
 Status EngineOnDevice::check_options(const EngineOptions& options) const {
@@ -144,17 +150,19 @@ Status EngineOnDevice::check_options(const EngineOptions& options) const {
   return {};
 }
 
-Status EngineOnDevice::create_kv(const EngineOptions& options, DType main_dtype) {
-  const DType dtype = options.kv_dtype != DType::none ? options.kv_dtype
-                      : main_dtype == DType::f32      ? DType::f32
-                                                      : DType::f16;
+Status EngineOnDevice::create_kv(const EngineOptions& options) {
+  const Device& device = ranks_.front().device();
+  const DType dtype = options.kv_dtype != DType::none             ? options.kv_dtype
+                      : ranks_.front().main_dtype() == DType::f32 ? DType::f32
+                                                                  : DType::f16;
   KvBudgetRequest request;
   request.memory = options.kv_memory;
   request.free = free_memory();
-  if (device_.info().device_class != INFOS_CLASS_CPU) {
-    const infos_health health = INFOS_TRY(device_.health());
-    request.free = {device_.info().memory_bytes -
-                    std::min(health.memory_used_bytes, device_.info().memory_bytes)};
+  if (device.info().device_class != INFOS_CLASS_CPU) {
+    const infos_health health = INFOS_TRY(device.health());
+    request.free = {ranks_.size() *
+                    (device.info().memory_bytes -
+                     std::min(health.memory_used_bytes, device.info().memory_bytes))};
   }
   request.element_bytes = reference::block_of(static_cast<std::uint32_t>(dtype)).bytes;
   if (request.element_bytes == 0 || request.element_bytes > 4)
@@ -167,78 +175,75 @@ Status EngineOnDevice::create_kv(const EngineOptions& options, DType main_dtype)
   kv.struct_size = sizeof kv;
   kv.dtype = static_cast<std::uint32_t>(dtype);
   kv.layers = config_.layers;
-  kv.kv_heads = config_.kv_heads;
+  kv.kv_heads = config_.kv_heads / static_cast<std::uint32_t>(ranks_.size());
   kv.head_dim = config_.head_dim;
   kv.block_tokens = options.block_tokens;
   kv.n_blocks = budget.blocks;
-  if (options.kv_allocator.allocate) {
-    kv_allocator_ = options.kv_allocator;
-    kv.allocate = allocate_kv;
-    kv.release = release_kv;
-    kv.allocate_context = this;
+  for (Rank& rank : ranks_) {
+    INFOS_TRY(rank.create_kv(kv, options.kv_allocator));
+    kv_ranks_.push_back(rank.kv());
   }
-  kv_ = INFOS_TRY(device_.create_kv(kv));
-  INFOS_TRY(describe_kv(kv));
   kv_blocks_ = budget.blocks;
   block_tokens_ = options.block_tokens;
   max_context_ = budget.max_context;
   return {};
 }
 
-void* EngineOnDevice::allocate_kv(void* context, std::uint64_t bytes) {
-  return static_cast<EngineOnDevice*>(context)->kv_allocator_.allocate(0, {bytes});
-}
-
-void EngineOnDevice::release_kv(void* context, void* memory, std::uint64_t bytes) {
-  static_cast<EngineOnDevice*>(context)->kv_allocator_.release(0, memory, {bytes});
-}
-
 void EngineOnDevice::on_layer(void* context, std::uint32_t layer) {
   auto& self = *static_cast<EngineOnDevice*>(context);
-  self.layers_done_ = layer + 1;
-  self.layer_done_(layer);
+  // No rank begins a layer before all have ended the one before: the last to come speaks for all.
+  const std::uint32_t calls = self.layer_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (calls % self.ranks_.size() == 0) self.layer_done_(layer);
 }
 
-Status EngineOnDevice::describe_kv(const infos_kv_config& config) {
-  const infos_kv_layout layout = INFOS_TRY(kv_.layout());
-  kv_rank_.dtype = static_cast<DType>(layout.dtype);
-  kv_rank_.layers = config.layers;
-  kv_rank_.head_dim = config.head_dim;
-  kv_rank_.block_tokens = config.block_tokens;
-  kv_rank_.blocks = config.n_blocks;
-  kv_rank_.heads = config.kv_heads;
-  kv_rank_.base = static_cast<std::byte*>(layout.base);
-  kv_rank_.s_block = layout.s_block;
-  kv_rank_.s_layer = layout.s_layer;
-  kv_rank_.s_head = layout.s_head;
-  kv_rank_.s_token = layout.s_token;
-  kv_rank_.v_offset = layout.v_offset;
-  kv_rank_.bytes = layout.bytes;
-  return {};
+void EngineOnDevice::rank_failed(std::uint32_t rank) {
+  std::uint32_t none = kNoRank;
+  if (!first_failed_.compare_exchange_strong(none, rank) || collective_ == nullptr) return;
+  collective_->fail();
+  for (const Rank& other : ranks_)
+    if (opened_ && &other != &ranks_[rank]) other.cancel();
+}
+
+template <typename Job>
+Status EngineOnDevice::on_all_ranks(const Job& job) {
+  first_failed_.store(kNoRank);
+  const auto one = [&](std::uint32_t rank) {
+    statuses_[rank] = job(rank);
+    if (!statuses_[rank].ok()) rank_failed(rank);
+  };
+  threads_->run(one);
+  const std::uint32_t failed = first_failed_.load();
+  if (failed == kNoRank) return {};
+  if (collective_ != nullptr) collective_->reset();
+  return statuses_[failed].error();
 }
 
 Status EngineOnDevice::open(const Checkpoint& checkpoint, const EngineOptions& options) {
   config_ = checkpoint.config();
-  const PhaseGraph graph = INFOS_TRY(build_phase_graph(config_));
+  const std::uint32_t ranks = options.tensor_parallel;
+  INFOS_TRY(config_.validate());
+  INFOS_TRY(check_shard(config_, {0, ranks}));
   INFOS_TRY(check_options(options));
-  const Plugin* plugin = INFOS_TRY(find_plugin(options.backend));
-  DeviceConfig device;
-  device.threads = options.threads;
-  device.cores = options.cores;
-  device.options = options.device_options;
-  device_ = INFOS_TRY(Device::open(*plugin, device));
-  INFOS_TRY(missing_ops(graph, device_));
-  weights_ = INFOS_TRY(BoundWeights::bind(graph, checkpoint, device_.info().dtype_mask));
-  infos_bucket bucket{};
-  bucket.struct_size = sizeof bucket;
-  bucket.max_tokens = std::max(options.max_step_tokens, options.max_sequences);
-  bucket.max_sequences = options.max_sequences;
-  bucket.max_context = options.max_context != 0 ? options.max_context : config_.max_context;
-  const Artifact artifact = INFOS_TRY(device_.compile(graph.view(), bucket));
-  program_ = INFOS_TRY(device_.load(artifact, &BoundWeights::source, &weights_));
-  INFOS_TRY(create_kv(options, weights_.main_dtype()));
-  if (plugin->api().keeps_weights == 0) weights_ = BoundWeights();
-  return {};
+  if (ranks > 1) collective_ = std::make_unique<Collective>(ranks);
+  threads_ = std::make_unique<RankThreads>(ranks);
+  ranks_ = std::vector<Rank>(ranks);
+  statuses_.resize(ranks);
+  INFOS_TRY(on_all_ranks([&](std::uint32_t rank) {
+    return ranks_[rank].open(checkpoint, options, {rank, ranks},
+                             collective_ != nullptr ? collective_->group(rank) : nullptr);
+  }));
+  opened_ = true;
+  return create_kv(options);
+}
+
+Status EngineOnDevice::execute(Rank& rank) {
+  infos_batch batch = batch_.view(logits_.data() + rank.vocab_begin());
+  batch.logits_stride = config_.vocab;
+  if (layer_done_) {
+    batch.layer_done = on_layer;
+    batch.layer_context = this;
+  }
+  return rank.execute(batch);
 }
 
 Status EngineOnDevice::run(std::span<const EngineSequence> sequences) {
@@ -256,15 +261,11 @@ Status EngineOnDevice::run(std::span<const EngineSequence> sequences) {
   }
   const std::size_t wanted = batch_.logit_rows.size() * config_.vocab;
   if (logits_.size() < wanted) logits_.resize(wanted);
-  infos_batch batch = batch_.view(logits_.data());
-  layers_done_ = 0;
-  if (layer_done_) {
-    batch.layer_done = on_layer;
-    batch.layer_context = this;
-  }
-  INFOS_TRY(program_.execute(kv_, batch));
+  layer_calls_.store(0);
+  INFOS_TRY(on_all_ranks([&](std::uint32_t rank) { return execute(ranks_[rank]); }));
   // A backend that does not say when a layer is written has written all of them now.
-  while (layer_done_ && layers_done_ < config_.layers) on_layer(this, layers_done_);
+  for (std::uint32_t layer = 0; layer_done_ && layer_calls_ == 0 && layer < config_.layers; ++layer)
+    layer_done_(layer);
   return {};
 }
 

@@ -18,10 +18,6 @@ namespace {
 std::string shape_text(std::span<const std::int64_t> dims) {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
-std::span<const std::int64_t> dims_of(const infos_tensor& tensor) {
-  return {tensor.dims, tensor.rank};
-}
-
 std::uint64_t elements_of(std::span<const std::int64_t> dims) {
   std::uint64_t n = 1;
   for (const std::int64_t dim : dims) n *= static_cast<std::uint64_t>(dim);
@@ -69,6 +65,51 @@ std::vector<std::byte> widened(const TensorView& view) {
   return out;
 }
 
+/// Dims of the whole weight of which a graph's weight is a slice.
+std::vector<std::int64_t> whole_dims(const infos_tensor& tensor, const WeightSlice& slice) {
+  std::vector<std::int64_t> dims(tensor.dims, tensor.dims + tensor.rank);
+  if (slice.axis != WeightSlice::kNoAxis) dims[slice.axis] = slice.whole;
+  return dims;
+}
+
+/// A part of some bytes: `pieces` runs of `bytes`, the first at `begin`, one every `stride`.
+struct Runs {
+  std::uint64_t pieces = 1, begin = 0, bytes = 0, stride = 0;
+};
+
+/// Where `slice`, `count` wide, of a weight with `whole` dims lies. Errors: unsupported when it
+/// cuts a quantisation block.
+Result<Runs> runs_of(const TensorView& view, std::span<const std::int64_t> whole,
+                     const WeightSlice& slice, std::int64_t count) {
+  const auto dtype = static_cast<std::uint32_t>(view.dtype);
+  const std::int64_t block = reference::block_of(dtype).elements;
+  const bool within_rows = slice.axis + 1 == whole.size();
+  if (within_rows && (slice.begin % block != 0 || count % block != 0)) {
+    std::string allowed = "1";
+    for (std::int64_t n = 2; n <= 64; ++n)
+      if (slice.whole % (n * block) == 0) allowed += fmt::format(", {}", n);
+    return Error{
+        ErrorCode::unsupported,
+        fmt::format("tensor {} has rows of {} in {} blocks of {}: tensor_parallel {} would "
+                    "cut blocks; {} would not",
+                    view.name, slice.whole, reference::dtype_name(dtype), block,
+                    slice.whole / count, allowed)};
+  }
+  const auto inner = elements_of(whole.subspan(slice.axis + 1));
+  const auto bytes = [&](std::int64_t n) {
+    return reference::dtype_bytes(dtype, static_cast<std::uint64_t>(n) * inner);
+  };
+  return Runs{elements_of(whole.first(slice.axis)), bytes(slice.begin), bytes(count),
+              bytes(slice.whole)};
+}
+
+void append_runs(std::span<const std::byte> data, const Runs& runs, std::vector<std::byte>& out) {
+  for (std::uint64_t i = 0; i < runs.pieces; ++i) {
+    const auto piece = data.subspan(i * runs.stride + runs.begin, runs.bytes);
+    out.insert(out.end(), piece.begin(), piece.end());
+  }
+}
+
 /// "blk.3.ffn_gate_exps.weight", 7 -> "blk.3.ffn_gate.7.weight"; empty when it is no stacked name.
 std::string expert_name(const std::string& stacked, std::int64_t expert) {
   const auto at = stacked.find("_exps.weight");
@@ -111,9 +152,26 @@ class WeightBinder {
     out_.made_.push_back(std::move(data));
     add(t, dtype, out_.made_.back());
   }
+  const WeightSlice& slice(std::size_t t) const {
+    return graph_.slice(static_cast<std::uint32_t>(t));
+  }
+
+  /// A slice of a whole weight; no copy when it is in one piece.
+  Status add_slice(std::size_t t, const TensorView& whole) {
+    const WeightSlice& part = slice(t);
+    const Runs runs =
+        INFOS_TRY(runs_of(whole, whole.dims, part, graph_.tensors()[t].dims[part.axis]));
+    if (runs.pieces == 1)
+      return add(t, whole.dtype, whole.data.subspan(runs.begin, runs.bytes)), Status();
+    std::vector<std::byte> copy;
+    copy.reserve(runs.pieces * runs.bytes);
+    append_runs(whole.data, runs, copy);
+    add_made(t, whole.dtype, std::move(copy));
+    return {};
+  }
 
   Status bind_weight(std::size_t t, const std::string& name) {
-    const auto want = dims_of(graph_.tensors()[t]);
+    const auto want = whole_dims(graph_.tensors()[t], slice(t));
     const TensorView* view = checkpoint_.find(name);
     if (view == nullptr && !expert_name(name, 0).empty()) return bind_experts(t, name);
     if (view == nullptr)
@@ -121,16 +179,29 @@ class WeightBinder {
                    fmt::format("tensor {} is missing: a {} model wants it, {}", name,
                                to_string(checkpoint_.config().family), shape_text(want))};
     INFOS_TRY(check_view(*view, want, dtype_mask_));
-    if (want.size() == 1 && view->dtype != DType::f32)
-      add_made(t, DType::f32, widened(*view));
-    else
-      add(t, view->dtype, view->data);
+    if (want.size() == 1 && view->dtype != DType::f32) return bind_narrow_vector(t, *view);
+    if (slice(t).axis != WeightSlice::kNoAxis) return add_slice(t, *view);
+    add(t, view->dtype, view->data);
+    return {};
+  }
+
+  /// Vectors are f32 on the device, whatever the file has.
+  Status bind_narrow_vector(std::size_t t, const TensorView& view) {
+    std::vector<std::byte> wide = widened(view);
+    if (slice(t).axis == WeightSlice::kNoAxis)
+      return add_made(t, DType::f32, std::move(wide)), Status();
+    const auto begin = static_cast<std::ptrdiff_t>(slice(t).begin * std::int64_t{sizeof(float)});
+    const auto end = begin + graph_.tensors()[t].dims[0] * std::int64_t{sizeof(float)};
+    add_made(t, DType::f32, {wide.begin() + begin, wide.begin() + end});
     return {};
   }
 
   /// Stacks experts that the checkpoint has one by one.
   Status bind_experts(std::size_t t, const std::string& name) {
-    const auto want = dims_of(graph_.tensors()[t]);
+    const auto whole = whole_dims(graph_.tensors()[t], slice(t));
+    const std::span<const std::int64_t> want = whole;
+    WeightSlice part = slice(t);  // of one expert
+    if (part.axis != WeightSlice::kNoAxis) --part.axis;
     std::vector<std::byte> stacked;
     DType dtype = DType::none;
     for (std::int64_t e = 0; e < want[0]; ++e) {
@@ -149,8 +220,11 @@ class WeightBinder {
                         reference::dtype_name(static_cast<std::uint32_t>(view->dtype)),
                         reference::dtype_name(static_cast<std::uint32_t>(dtype)))};
       dtype = view->dtype;
-      if (e == 0) stacked.reserve(view->data.size() * static_cast<std::size_t>(want[0]));
-      stacked.insert(stacked.end(), view->data.begin(), view->data.end());
+      Runs runs{1, 0, view->data.size(), 0};
+      if (part.axis != WeightSlice::kNoAxis)
+        runs = INFOS_TRY(runs_of(*view, view->dims, part, graph_.tensors()[t].dims[part.axis + 1]));
+      if (e == 0) stacked.reserve(runs.pieces * runs.bytes * static_cast<std::size_t>(want[0]));
+      append_runs(view->data, runs, stacked);
     }
     add_made(t, dtype, std::move(stacked));
     return {};

@@ -15,12 +15,13 @@
 
 namespace infos {
 
-/// The weights of one graph, by (tensor, layer). The checkpoint must outlive it.
+/// The weights of one graph, by (tensor, layer); of a rank's graph, its slices, cut at the borders
+/// of quantisation blocks. The checkpoint must outlive it.
 class BoundWeights {
  public:
   /// `dtype_mask`: bit i is set when the device takes weight dtype i.
-  /// Errors: not_found (a weight is missing), invalid_argument (shape), unsupported (dtype): each
-  /// names the tensor, what it is and what is wanted.
+  /// Errors: not_found (a weight is missing), invalid_argument (shape), unsupported (dtype, a slice
+  /// that would cut a block): each names the tensor, what it is and what is wanted.
   static Result<BoundWeights> bind(const PhaseGraph& graph, const Checkpoint& checkpoint,
                                    std::uint64_t dtype_mask);
 

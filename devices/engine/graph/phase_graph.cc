@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/engine/graph/phase_graph.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -20,6 +23,7 @@ std::uint32_t PhaseGraph::add_tensor(infos_role role, const std::string& name,
   for (std::size_t i = 0; i < dims.size(); ++i) tensor.dims[i] = dims[i];
   std::memcpy(tensor.name, name.c_str(), name.size() + 1);
   tensors_.push_back(tensor);
+  slices_.emplace_back();
   return static_cast<std::uint32_t>(tensors_.size() - 1);
 }
 
@@ -75,10 +79,22 @@ namespace {
 
 constexpr std::uint32_t kNoOutput = UINT32_MAX;
 
+/// How ranks share a matrix [out, in]: whole on each; by rows, each gives its part of the output;
+/// by columns, each gives a partial sum of all of it.
+enum class Share { whole, rows, columns };
+
+/// A matrix of the whole model.
+struct Matrix {
+  const char* name;  ///< "attn_q"
+  std::int64_t in, out;
+  Share share;
+  bool bias = false;
+};
+
 /// Builds one model's graph; the members are the sizes and tensors that several parts share.
 class Builder {
  public:
-  explicit Builder(const ModelConfig& config) : c_(config) {}
+  Builder(const ModelConfig& config, const ModelShard& shard) : c_(config), shard_(shard) {}
 
   PhaseGraph build() {
     const std::uint32_t embedding =
@@ -105,14 +121,32 @@ class Builder {
     g_.add_op(INFOS_OP_RMS_NORM, {x, weight}, out).epsilon = static_cast<float>(c_.norm_epsilon);
   }
 
+  /// A layer's weight of which this rank has an equal part along `axis`.
+  std::uint32_t part_of_weight(const std::string& name, std::vector<std::int64_t> dims,
+                               std::uint32_t axis) {
+    const std::int64_t whole = dims[axis];
+    dims[axis] = whole / shard_.ranks;
+    const std::uint32_t weight = g_.add_layer_weight(name, dims);
+    if (shard_.ranks > 1) g_.set_slice(weight, {axis, dims[axis] * shard_.rank, whole});
+    return weight;
+  }
+
   /// out = x w^T (+ bias), where w is blk.N.<name>.weight.
-  std::uint32_t linear(std::uint32_t x, const std::string& name, std::int64_t in, std::int64_t out,
-                       bool with_bias) {
-    std::vector<std::uint32_t> inputs = {
-        x, g_.add_layer_weight("blk.%d." + name + ".weight", {out, in})};
-    if (with_bias) inputs.push_back(g_.add_layer_weight("blk.%d." + name + ".bias", {out}));
-    const std::uint32_t y = activation(name, out);
+  std::uint32_t linear(std::uint32_t x, const Matrix& m) {
+    const std::string name = std::string("blk.%d.") + m.name;
+    const std::uint32_t axis = m.share == Share::columns ? 1 : 0;
+    std::vector<std::uint32_t> inputs = {x, part_of_weight(name + ".weight", {m.out, m.in}, axis)};
+    if (m.bias) inputs.push_back(part_of_weight(name + ".bias", {m.out}, 0));
+    const std::uint32_t y = activation(m.name, g_.tensors()[inputs[1]].dims[0]);
     g_.add_op(INFOS_OP_LINEAR, inputs, y);
+    return y;
+  }
+
+  /// The sum of the ranks' partial sums; itself when there is one rank.
+  std::uint32_t sum_of_ranks(std::uint32_t x, const std::string& name) {
+    if (shard_.ranks == 1) return x;
+    const std::uint32_t y = activation(name, d_);
+    g_.add_op(INFOS_OP_ALL_REDUCE, {x}, y);
     return y;
   }
 
@@ -137,48 +171,49 @@ class Builder {
     const std::int64_t q_width = std::int64_t{c_.heads} * c_.head_dim;
     const std::int64_t kv_width = std::int64_t{c_.kv_heads} * c_.head_dim;
     norm(residual_, g_.add_layer_weight("blk.%d.attn_norm.weight", {d_}), normed_);
-    std::uint32_t q = linear(normed_, "attn_q", d_, q_width, c_.qkv_bias);
-    std::uint32_t k = linear(normed_, "attn_k", d_, kv_width, c_.qkv_bias);
-    const std::uint32_t v = linear(normed_, "attn_v", d_, kv_width, c_.qkv_bias);
-    q = position(q, "attn_q", c_.heads);
-    k = position(k, "attn_k", c_.kv_heads);
+    std::uint32_t q = linear(normed_, {"attn_q", d_, q_width, Share::rows, c_.qkv_bias});
+    std::uint32_t k = linear(normed_, {"attn_k", d_, kv_width, Share::rows, c_.qkv_bias});
+    const std::uint32_t v = linear(normed_, {"attn_v", d_, kv_width, Share::rows, c_.qkv_bias});
+    const std::uint32_t heads = c_.heads / shard_.ranks, kv_heads = c_.kv_heads / shard_.ranks;
+    q = position(q, "attn_q", heads);
+    k = position(k, "attn_k", kv_heads);
     infos_op& append = g_.add_op(INFOS_OP_KV_APPEND, {k, v}, kNoOutput);
-    append.kv_heads = c_.kv_heads;
+    append.kv_heads = kv_heads;
     append.head_dim = c_.head_dim;
-    const std::uint32_t o = activation("attention", q_width);
+    const std::uint32_t o = activation("attention", std::int64_t{heads} * c_.head_dim);
     infos_op& attention = g_.add_op(INFOS_OP_ATTENTION, {q}, o);
-    attention.heads = c_.heads;
-    attention.kv_heads = c_.kv_heads;
+    attention.heads = heads;
+    attention.kv_heads = kv_heads;
     attention.head_dim = c_.head_dim;
     attention.mask = c_.window > 0 ? INFOS_MASK_WINDOW : INFOS_MASK_CAUSAL;
     attention.window = c_.window;
     attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c_.head_dim)));
-    const std::uint32_t y = linear(o, "attn_output", q_width, d_, false);
-    g_.add_op(INFOS_OP_ADD, {residual_, y}, residual_);
+    const std::uint32_t y = linear(o, {"attn_output", q_width, d_, Share::columns});
+    g_.add_op(INFOS_OP_ADD, {residual_, sum_of_ranks(y, "attn_sum")}, residual_);
   }
 
   void add_ffn() {
     norm(residual_, g_.add_layer_weight("blk.%d.ffn_norm.weight", {d_}), normed_);
     const std::uint32_t y = c_.experts > 0 ? experts() : dense();
-    g_.add_op(INFOS_OP_ADD, {residual_, y}, residual_);
+    g_.add_op(INFOS_OP_ADD, {residual_, sum_of_ranks(y, "ffn_sum")}, residual_);
   }
 
   std::uint32_t dense() {
     const std::int64_t f = c_.ffn_hidden;
-    const std::uint32_t gate = linear(normed_, "ffn_gate", d_, f, false);
-    const std::uint32_t up = linear(normed_, "ffn_up", d_, f, false);
-    const std::uint32_t hidden = activation("ffn_hidden", f);
+    const std::uint32_t gate = linear(normed_, {"ffn_gate", d_, f, Share::rows});
+    const std::uint32_t up = linear(normed_, {"ffn_up", d_, f, Share::rows});
+    const std::uint32_t hidden = activation("ffn_hidden", f / shard_.ranks);
     g_.add_op(INFOS_OP_SILU_MUL, {gate, up}, hidden);
-    return linear(hidden, "ffn_down", f, d_, false);
+    return linear(hidden, {"ffn_down", f, d_, Share::columns});
   }
 
   std::uint32_t experts() {
     const std::int64_t e = c_.experts;
     const std::int64_t f = c_.ffn_hidden;
     const std::uint32_t router = g_.add_layer_weight("blk.%d.ffn_gate_inp.weight", {e, d_});
-    const std::uint32_t gate = g_.add_layer_weight("blk.%d.ffn_gate_exps.weight", {e, f, d_});
-    const std::uint32_t up = g_.add_layer_weight("blk.%d.ffn_up_exps.weight", {e, f, d_});
-    const std::uint32_t down = g_.add_layer_weight("blk.%d.ffn_down_exps.weight", {e, d_, f});
+    const std::uint32_t gate = part_of_weight("blk.%d.ffn_gate_exps.weight", {e, f, d_}, 1);
+    const std::uint32_t up = part_of_weight("blk.%d.ffn_up_exps.weight", {e, f, d_}, 1);
+    const std::uint32_t down = part_of_weight("blk.%d.ffn_down_exps.weight", {e, d_, f}, 2);
     const std::uint32_t y = activation("moe", d_);
     infos_op& op = g_.add_op(INFOS_OP_MOE_FFN, {normed_, router, gate, up, down}, y);
     op.experts = c_.experts;
@@ -191,16 +226,21 @@ class Builder {
   void add_head(std::uint32_t embedding) {
     const std::uint32_t selected = activation("selected", d_, INFOS_DIM_ROWS);
     const std::uint32_t normed = activation("selected_normed", d_, INFOS_DIM_ROWS);
-    const std::uint32_t logits = activation("logits", c_.vocab, INFOS_DIM_ROWS);
+    const std::uint32_t begin = vocab_begin(c_.vocab, shard_.rank, shard_.ranks);
+    const std::int64_t rows = vocab_begin(c_.vocab, shard_.rank + 1, shard_.ranks) - begin;
+    const std::uint32_t logits = activation("logits", rows, INFOS_DIM_ROWS);
     g_.add_op(INFOS_OP_SELECT_ROWS, {residual_}, selected);
     norm(selected, g_.add_tensor(INFOS_ROLE_WEIGHT, "output_norm.weight", {d_}), normed);
-    const std::uint32_t head =
-        c_.tied_embeddings ? embedding
-                           : g_.add_tensor(INFOS_ROLE_WEIGHT, "output.weight", {c_.vocab, d_});
+    std::uint32_t head = embedding;
+    if (!c_.tied_embeddings || shard_.ranks > 1)
+      head = g_.add_tensor(INFOS_ROLE_WEIGHT,
+                           c_.tied_embeddings ? "token_embd.weight" : "output.weight", {rows, d_});
+    if (shard_.ranks > 1) g_.set_slice(head, {0, begin, c_.vocab});
     g_.add_op(INFOS_OP_LINEAR, {normed, head}, logits);
   }
 
   const ModelConfig& c_;
+  const ModelShard shard_;
   const std::int64_t d_ = c_.hidden;
   PhaseGraph g_;
   std::uint32_t residual_ = 0;
@@ -210,9 +250,30 @@ class Builder {
 
 }  // namespace
 
-Result<PhaseGraph> build_phase_graph(const ModelConfig& config) {
+Result<PhaseGraph> build_phase_graph(const ModelConfig& config, const ModelShard& shard) {
   INFOS_TRY(config.validate());
-  return Builder(config).build();
+  INFOS_TRY(check_shard(config, shard));
+  return Builder(config, shard).build();
+}
+
+Status check_shard(const ModelConfig& config, const ModelShard& shard) {
+  const auto divides = [&](std::uint32_t n) {
+    return n != 0 && config.heads % n == 0 && config.kv_heads % n == 0 &&
+           config.ffn_hidden % n == 0 && config.vocab >= n;
+  };
+  if (divides(shard.ranks) && shard.rank < shard.ranks) return {};
+  std::string allowed = "1";
+  for (std::uint32_t n = 2; n <= config.kv_heads; ++n)
+    if (divides(n)) allowed += fmt::format(", {}", n);
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("tensor_parallel is {}: it must divide the model's {} heads, {} KV heads "
+                  "and FFN width {}; {} would",
+                  shard.ranks, config.heads, config.kv_heads, config.ffn_hidden, allowed)};
+}
+
+std::uint32_t vocab_begin(std::uint32_t vocab, std::uint32_t rank, std::uint32_t ranks) {
+  return static_cast<std::uint32_t>(std::uint64_t{vocab} * rank / ranks);
 }
 
 }  // namespace infos

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 
 #include "devices/engine/reference/artifact.h"
@@ -24,6 +25,7 @@ struct infos_device {
   Precision precision = Precision::f64;
   std::uint64_t memory_bytes = 0;       // bound on KV pools; 0: none
   std::uint64_t memory_used_bytes = 0;  // by KV pools
+  std::optional<infos_group> group;
   std::atomic<bool> cancelled{false};
 };
 struct infos_job {
@@ -65,7 +67,7 @@ infos_device_info device_info() {
   info.kv_capacity_bytes = UINT64_MAX;
   info.cores = 1;
   info.phases = 15;
-  for (int op = INFOS_OP_EMBED; op <= INFOS_OP_SELECT_ROWS; ++op)
+  for (int op = INFOS_OP_EMBED; op <= INFOS_OP_ALL_REDUCE; ++op)
     info.op_mask |= std::uint64_t{1} << op;
   for (std::uint32_t dtype = 0; dtype < 64; ++dtype)
     if (block_of(dtype).elements != 0) info.dtype_mask |= std::uint64_t{1} << dtype;
@@ -99,6 +101,11 @@ infos_code open(const infos_device_config* config, infos_device** out, infos_err
         {INFOS_INVALID, fmt::format("option '{}': want precision=f64 or precision=f32", options)},
         error);
   device->memory_bytes = c.memory_bytes;
+  if (c.group != nullptr) device->group = read_struct(c.group);
+  if (device->group && (device->group->rank >= device->group->ranks || !device->group->exchange))
+    return finish({INFOS_INVALID, fmt::format("rank {} of a group of {}, or one without exchange",
+                                              device->group->rank, device->group->ranks)},
+                  error);
   *out = device.release();
   return INFOS_OK;
 }
@@ -194,8 +201,9 @@ infos_code load(infos_device* device, const infos_artifact* artifact, infos_weig
   if (device == nullptr || artifact == nullptr || source == nullptr || out == nullptr)
     return refuse(error, "load: a null argument");
   std::unique_ptr<Program> program;
+  const infos_group* group = device->group ? &*device->group : nullptr;
   const Outcome outcome = load_program(artifact->artifact.graph, artifact->artifact.bucket,
-                                       device->precision, source, context, &program);
+                                       {device->precision, group}, source, context, &program);
   if (outcome.code == INFOS_OK) *out = new infos_program{device, std::move(program)};
   return finish(outcome, error);
 }

@@ -107,6 +107,8 @@ class OpCheck {
                        is(out(), {INFOS_DIM_ROWS, in(0).dims[1]})
                    ? ""
                    : kShapes;
+      case INFOS_OP_ALL_REDUCE:
+        return op_.n_inputs == 1 && same(0) && op_.inputs[0] != op_.output ? "" : kShapes;
       default:
         return fmt::format("kind {} is unknown", op_.kind);
     }

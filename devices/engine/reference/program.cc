@@ -26,13 +26,20 @@ std::uint64_t now_ns() {
 template <typename Real>
 class TypedProgram final : public Program {
  public:
-  TypedProgram(const GraphCopy& graph, const infos_bucket& bucket)
-      : g_(graph), bucket_(bucket), weights_(graph.tensors.size()), values_(graph.tensors.size()) {
+  TypedProgram(const GraphCopy& graph, const infos_bucket& bucket, const infos_group* group)
+      : g_(graph),
+        bucket_(bucket),
+        group_(group),
+        weights_(graph.tensors.size()),
+        values_(graph.tensors.size()) {
     for (std::uint32_t i = g_.layer_begin; i < g_.layer_end; ++i)
       if (g_.ops[i].kind == INFOS_OP_KV_APPEND) last_append_ = i;
   }
 
   Outcome load(infos_weight_source source, void* context) {
+    for (const infos_op& op : g_.ops)
+      if (op.kind == INFOS_OP_ALL_REDUCE && group_ == nullptr)
+        return {INFOS_INVALID, "the graph has ALL_REDUCE: the device is no rank of a group"};
     for (std::uint32_t t = 0; t < g_.tensors.size(); ++t) {
       if (g_.tensors[t].role == INFOS_ROLE_ACTIVATION) continue;
       const std::uint32_t layers = g_.tensors[t].per_layer != 0 ? g_.n_layers : 1;
@@ -48,22 +55,20 @@ class TypedProgram final : public Program {
     batch_ = read_struct(batch);
     kv_ = &kv;
     sequence_of_row();
-    for (std::uint32_t i = 0; i < g_.layer_begin; ++i) run(g_.ops[i], 0);
+    if (Outcome o = run_all(0, g_.layer_begin, 0); o.code != INFOS_OK) return o;
     for (std::uint32_t layer = 0; layer < g_.n_layers; ++layer) {
       if (cancelled) return {INFOS_CANCELLED, "execute was cancelled"};
       if (batch_.deadline_ns != 0 && now_ns() > batch_.deadline_ns)
         return {INFOS_DEADLINE,
                 fmt::format("the deadline passed at layer {} of {}", layer, g_.n_layers)};
-      for (std::uint32_t i = g_.layer_begin; i < g_.layer_end; ++i) {
-        run(g_.ops[i], layer);
-        if (i == last_append_ && batch_.layer_done != nullptr)
-          batch_.layer_done(batch_.layer_context, layer);
-      }
+      if (Outcome o = run_all(g_.layer_begin, g_.layer_end, layer); o.code != INFOS_OK) return o;
     }
-    for (std::size_t i = g_.layer_end; i < g_.ops.size(); ++i) run(g_.ops[i], 0);
+    const auto end = static_cast<std::uint32_t>(g_.ops.size());
+    if (Outcome o = run_all(g_.layer_end, end, 0); o.code != INFOS_OK) return o;
     const auto& logits = values_[g_.ops.back().output];
-    std::transform(logits.begin(), logits.end(), batch_.logits,
-                   [](Real x) { return static_cast<float>(x); });
+    const std::size_t vocab = width(g_.ops.back().output);
+    for (std::size_t i = 0; i < logits.size(); ++i)
+      batch_.logits[i / vocab * logits_stride() + i % vocab] = static_cast<float>(logits[i]);
     return {};
   }
 
@@ -116,7 +121,14 @@ class TypedProgram final : public Program {
             "the KV pool has {} layers of {} heads of {}: the program wants {}, {} and {}",
             kv.config.layers, kv.config.kv_heads, kv.config.head_dim, g_.n_layers, op.kv_heads,
             op.head_dim);
+    const std::uint64_t stride = read_struct(batch).logits_stride, vocab = logits_width();
+    if (stride != 0 && stride < vocab)
+      return fmt::format("logits_stride is {}: a row has {}", stride, vocab);
     return check_batch(batch, limits);
+  }
+  std::size_t logits_width() const { return width(g_.ops.back().output); }
+  std::size_t logits_stride() const {
+    return batch_.logits_stride != 0 ? batch_.logits_stride : logits_width();
   }
 
   void sequence_of_row() {
@@ -139,6 +151,38 @@ class TypedProgram final : public Program {
   }
   std::size_t width(std::uint32_t tensor) const {
     return static_cast<std::size_t>(g_.tensors[tensor].dims[1]);
+  }
+
+  Outcome run_all(std::uint32_t begin, std::uint32_t end, std::uint32_t layer) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      if (g_.ops[i].kind == INFOS_OP_ALL_REDUCE) {
+        if (const infos_code code = all_reduce(g_.ops[i]); code != INFOS_OK)
+          return {code, "another rank of the group has failed, or ran another batch"};
+      } else {
+        run(g_.ops[i], layer);
+      }
+      if (i == last_append_ && batch_.layer_done != nullptr)
+        batch_.layer_done(batch_.layer_context, layer);
+    }
+    return {};
+  }
+
+  /// Meets twice: when all sums are there, and when all have been read.
+  infos_code all_reduce(const infos_op& op) {
+    const std::vector<Real>& mine = values_[op.inputs[0]];
+    std::vector<std::uint64_t> all(group_->ranks);
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&mine));
+    if (const infos_code code = group_->exchange(group_->context, address, all.data());
+        code != INFOS_OK)
+      return code;
+    std::vector<Real> sum(mine.size(), Real{0});
+    for (const std::uint64_t other : all) {
+      const auto& part = *reinterpret_cast<const std::vector<Real>*>(other);
+      if (part.size() != sum.size()) return INFOS_INVALID;
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    }
+    values_[op.output] = std::move(sum);
+    return group_->exchange(group_->context, 0, all.data());
   }
 
   void run(const infos_op& op, std::uint32_t layer) {
@@ -197,6 +241,7 @@ class TypedProgram final : public Program {
 
   const GraphCopy g_;
   const infos_bucket bucket_;
+  const infos_group* const group_;
   std::uint32_t last_append_ = UINT32_MAX;  // the op after which a layer's KV is written
   std::vector<std::vector<std::vector<Real>>> weights_;  // [tensor][layer][element]
   std::vector<std::vector<Real>> values_;                // [tensor][element]
@@ -206,9 +251,9 @@ class TypedProgram final : public Program {
 };
 
 template <typename Real>
-Outcome load_typed(const GraphCopy& graph, const infos_bucket& bucket, infos_weight_source source,
-                   void* context, std::unique_ptr<Program>* out) {
-  auto program = std::make_unique<TypedProgram<Real>>(graph, bucket);
+Outcome load_typed(const GraphCopy& graph, const infos_bucket& bucket, const infos_group* group,
+                   infos_weight_source source, void* context, std::unique_ptr<Program>* out) {
+  auto program = std::make_unique<TypedProgram<Real>>(graph, bucket, group);
   Outcome outcome = program->load(source, context);
   if (outcome.code == INFOS_OK) *out = std::move(program);
   return outcome;
@@ -235,10 +280,11 @@ KvPoolMemory::~KvPoolMemory() {
     config.release(config.allocate_context, layout.base, layout.bytes);
 }
 
-Outcome load_program(const GraphCopy& graph, const infos_bucket& bucket, Precision precision,
+Outcome load_program(const GraphCopy& graph, const infos_bucket& bucket, const RunOptions& options,
                      infos_weight_source source, void* context, std::unique_ptr<Program>* out) {
-  if (precision == Precision::f64) return load_typed<double>(graph, bucket, source, context, out);
-  return load_typed<float>(graph, bucket, source, context, out);
+  if (options.precision == Precision::f64)
+    return load_typed<double>(graph, bucket, options.group, source, context, out);
+  return load_typed<float>(graph, bucket, options.group, source, context, out);
 }
 
 }  // namespace infos::reference

@@ -45,9 +45,15 @@ class Program {
                           const std::atomic<bool>& cancelled) = 0;
 };
 
+/// How a program runs.
+struct RunOptions {
+  Precision precision = Precision::f64;
+  const infos_group* group = nullptr;  ///< outlives the program; null: no rank of a group
+};
+
 /// Reads every weight from `source` and widens it. Codes: invalid, unsupported (dtype), or the
 /// source's own.
-Outcome load_program(const GraphCopy& graph, const infos_bucket& bucket, Precision precision,
+Outcome load_program(const GraphCopy& graph, const infos_bucket& bucket, const RunOptions& options,
                      infos_weight_source source, void* context, std::unique_ptr<Program>* out);
 
 }  // namespace infos::reference

@@ -31,6 +31,7 @@ struct Check {
 std::vector<Check> table_checks();     ///< versions, nulls, description, lifecycle
 std::vector<Check> execute_checks();   ///< results against the reference, batches, deadlines
 std::vector<Check> kv_checks();        ///< what the host may ask of a pool and of a layer's KV
+std::vector<Check> group_checks();     ///< ranks that compute together
 std::vector<Check> artifact_checks();  ///< compile, serialise, load
 
 }  // namespace infos::conformance

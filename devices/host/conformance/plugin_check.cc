@@ -123,8 +123,9 @@ PluginReport check_plugin(const std::string& plugin, const PluginCheckOptions& o
   report.plugin = plugin;
   std::vector<Check> checks = {{"the plugin loads and its table is whole",
                                 [](const Plugin&, const std::string&) { return Verdict{}; }}};
-  for (const auto& more : {conformance::table_checks(), conformance::artifact_checks(),
-                           conformance::execute_checks(), conformance::kv_checks()})
+  for (const auto& more :
+       {conformance::table_checks(), conformance::artifact_checks(), conformance::execute_checks(),
+        conformance::kv_checks(), conformance::group_checks()})
     checks.insert(checks.end(), more.begin(), more.end());
   for (const Check& check : checks) {
     if (check.name.find(options.only) == std::string::npos) continue;
