@@ -18,8 +18,8 @@
 //    connect() again.
 //  - `done` of an operation is called by progress(), fence() or the destructor, never inside get(),
 //    put() or cancel(). It may give new operations and fence, but not destroy the transport.
-//  - Operations are not ordered among themselves. Where pieces of one operation overlap at the
-//    destination, either may win there. No pieces, or pieces of no bytes: `ok`.
+//  - Operations are not ordered among themselves. No pieces, or pieces of no bytes: `ok`. Pieces
+//    that overlap at the destination: either wins there, and the verdict may be `failed`.
 #pragma once
 
 #include <cstddef>
