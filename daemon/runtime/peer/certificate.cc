@@ -104,7 +104,7 @@ bool add_uri(X509* certificate, const std::string& uri) {
 /// Serial, subject, dates and key of a certificate to be signed.
 Status fill(X509* certificate, const std::string& common_name, EVP_PKEY* key, Validity validity) {
   std::string serial = random_secret(16);
-  serial[0] = static_cast<char>(serial[0] & 0x7f);
+  serial[0] = static_cast<char>((serial[0] & 0x3f) | 0x40);  // positive, and no leading zero
   ASN1_INTEGER* number = X509_get_serialNumber(certificate);
   X509_NAME* subject = X509_get_subject_name(certificate);
   const auto* name = reinterpret_cast<const unsigned char*>(common_name.c_str());
