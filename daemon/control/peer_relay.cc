@@ -2,8 +2,21 @@
 #include "daemon/control/peer_relay.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace infos {
+namespace {
+
+constexpr std::size_t kNewsMax = 4096;  // of each kind, between two loads
+
+template <typename T>
+void gather(std::vector<T>& news, const std::vector<T>& more) {
+  const std::size_t room = kNewsMax - std::min(kNewsMax, news.size());
+  news.insert(news.end(), more.begin(),
+              more.begin() + static_cast<std::ptrdiff_t>(std::min(room, more.size())));
+}
+
+}  // namespace
 
 PeerRelay::Local* PeerRelay::local(WorkerRef worker) {
   const auto found = locals_.find(worker.worker);
@@ -23,7 +36,7 @@ PeerRelay::Remote* PeerRelay::remote(NodeId node, WorkerRef worker) {
 void PeerRelay::on(LocalUp& event, RelayEffects& out) {
   const WorkerRef ref = event.worker;
   if (locals_.contains(ref.worker)) return;  // AgentCore says one process's end before the next
-  locals_[ref.worker] = {ref.generation, event.ready, false, now_, {}, {}};
+  locals_[ref.worker] = {ref.generation, event.ready, false, {}, now_, {}, {}};
   for (const auto& [node, link] : links_)
     out.push_back(SendPeer{node, RemoteWorkerUp{ref, event.ready}});
   out.push_back(TellGateway{WorkerUp{ref.worker, ref.generation, std::move(event.ready)}});
@@ -45,6 +58,11 @@ void PeerRelay::on(LocalSaid& event, RelayEffects& out) {
   Local* worker = local(ref);
   if (!worker) return;
   worker->ready.load = event.report.load;
+  if (!links_.empty()) {
+    gather(worker->news.fetches, event.report.fetches);
+    gather(worker->news.held, event.report.held);
+    gather(worker->news.dropped, event.report.dropped);
+  }
   std::map<NodeId, StepReport> foreign;
   std::erase_if(event.report.tokens, [&](TokenOut& token) {
     const NodeId node = node_of(token.request);
@@ -141,11 +159,14 @@ void PeerRelay::said(NodeId node, ToRemoteWorker& message, RelayEffects& out) {
   Local* worker = local(to);
   const auto* submit = std::get_if<Submit>(&message.message);
   const auto* cancel = std::get_if<Cancel>(&message.message);
-  if (!submit && !cancel) {
-    out.push_back(RelayRefused{node, "a gateway of another node may only submit and cancel"});
+  const auto* withheld = std::get_if<KvWithheld>(&message.message);
+  if (!submit && !cancel && !withheld) {
+    out.push_back(RelayRefused{
+        node, "a gateway of another node may only submit, cancel and say that KV is withheld"});
     return;
   }
-  const RequestId request = submit ? submit->request : cancel->request;
+  const RequestId request =
+      submit ? submit->request : (cancel ? cancel->request : withheld->request);
   if (node_of(request) != node) {
     out.push_back(RelayRefused{node, "it speaks of request " + std::to_string(request.value) +
                                          ", which is of node " +
@@ -156,7 +177,7 @@ void PeerRelay::said(NodeId node, ToRemoteWorker& message, RelayEffects& out) {
   if (submit)
     worker->foreign[request] = submit->attempt;
   else if (const auto found = worker->foreign.find(request);
-           found != worker->foreign.end() && found->second <= cancel->attempt)
+           cancel && found != worker->foreign.end() && found->second <= cancel->attempt)
     worker->foreign.erase(found);
   out.push_back(SendLocal{{to.worker, to.generation, std::move(message.message)}});
 }
@@ -223,7 +244,7 @@ void PeerRelay::tell_correspondents(WorkerRef gone, RelayEffects& out) {
 void PeerRelay::spread_load(WorkerId id, Local& worker, RelayEffects& out) {
   worker.load_changed = false;
   worker.load_at = now_ + config_.load_interval;
-  StepReport report;
+  StepReport report = std::exchange(worker.news, {});
   report.load = worker.ready.load;
   for (const auto& [node, link] : links_)
     out.push_back(SendPeer{node, FromRemoteWorker{{id, worker.generation}, report}});

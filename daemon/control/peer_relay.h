@@ -122,6 +122,7 @@ class PeerRelay {
     Generation generation;
     WorkerReady ready;
     bool load_changed = false;       ///< since the last load that all gateways heard
+    StepReport news;                 ///< since then, for all gateways: fetches, held, dropped
     Time load_at = Time{INT64_MIN};  ///< not before this
     /// Requests of other nodes' gateways that run here.
     std::map<RequestId, Attempt> foreign;

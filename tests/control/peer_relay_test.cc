@@ -259,5 +259,38 @@ TEST(PeerRelay, ForeignWords_AreRefused) {
   EXPECT_TRUE(cluster.to_gateway.empty());
 }
 
+TEST(PeerRelay, NewsOfPrefixesAndFetches_ReachAllGatewaysWithTheLoad) {
+  Cluster cluster(3);
+  cluster.feed(1, LocalUp{ref(7), ready()});
+  cluster.settle();
+  StepReport report;
+  report.held = {BlockHash{5}};
+  report.dropped = {BlockHash{6}};
+  report.fetches.push_back({request(2), Attempt{1}, ref(8), 16, 1000, milliseconds(3), {}, {}});
+  cluster.feed(1, LocalSaid{ref(7), report});
+  cluster.now = cluster.now + seconds(1);
+  cluster.feed(1, RelayTick{});
+  cluster.settle();
+  for (const std::uint32_t node : {1U, 2U, 3U}) {
+    std::size_t held = 0, dropped = 0, fetches = 0;
+    for (const WorkerSaid& said : cluster.gateway<WorkerSaid>(node)) {
+      held += said.report.held.size(), dropped += said.report.dropped.size();
+      fetches += said.report.fetches.size();
+    }
+    EXPECT_EQ(held, 1u) << "node " << node;
+    EXPECT_EQ(dropped, 1u) << "node " << node;
+    EXPECT_EQ(fetches, 1u) << "node " << node;
+  }
+}
+
+TEST(PeerRelay, WithheldKv_ReachesTheWorkerOfAnotherNode) {
+  Cluster cluster(2);
+  cluster.feed(1, LocalUp{ref(7), ready()});
+  cluster.settle();
+  cluster.feed(2, GatewaySays{{WorkerId{7}, Generation{1}, KvWithheld{request(2), Attempt{1}}}});
+  cluster.settle();
+  EXPECT_EQ(cluster.worker<KvWithheld>(1).size(), 1u);
+}
+
 }  // namespace
 }  // namespace infos
