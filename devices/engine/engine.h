@@ -26,7 +26,8 @@ namespace infos {
 /// Where KV pools get their memory when somebody else is to read them. Both functions are called on
 /// the thread that opens and ends the engine, one call for each rank.
 struct KvAllocator {
-  /// Zeroed memory, aligned to a page; null when there is none.
+  /// Zeroed memory, aligned to a page; null when there is none. Best not touched yet: the rank's
+  /// threads do it first, where they run.
   std::function<void*(std::uint32_t rank, Bytes bytes)> allocate;
   std::function<void(std::uint32_t rank, void* memory, Bytes bytes)> release;
 };

@@ -4,6 +4,8 @@
 // f64 reference split into ranks against itself whole; the CPU plugin split against the reference
 // whole and, bit by bit, against itself in other batches; a trained model's text; a backend one
 // rank of which fails.
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -124,22 +126,32 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, CpuRanks,
                                reference::dtype_name(static_cast<std::uint32_t>(info.param)));
                          });
 
-TEST(TensorParallel, TrainedModelInRanks_TellsTheSameStory) {
-  INFOS_NEEDS_DATA("models/stories260K.bin");
-  if (!find_plugin("cpu").ok()) GTEST_SKIP() << "the CPU plugin is not built here";
-  const auto checkpoint = read_llama2c(data_path("models/stories260K.bin"));
-  ASSERT_NE(checkpoint, nullptr);
-  const auto whole = open_engine(*checkpoint, parallel_options("cpu", 1));
-  ASSERT_NE(whole, nullptr);
-  const auto want = generate(*whole, {1}, 120);
-  for (const std::uint32_t ranks : {2U, 4U}) {
+/// Greedy texts of a trained model in 1 rank and in several, a thread each.
+void expect_same_text(const Checkpoint& checkpoint, std::vector<std::uint32_t> all_ranks,
+                      const std::vector<TokenId>& prompt) {
+  std::vector<TokenId> want;
+  all_ranks.insert(all_ranks.begin(), 1);
+  for (const std::uint32_t ranks : all_ranks) {
     SCOPED_TRACE(ranks);
     EngineOptions options = parallel_options("cpu", ranks);
     options.threads = ranks;
-    const auto split = open_engine(*checkpoint, options);
-    ASSERT_NE(split, nullptr);
-    EXPECT_EQ(generate(*split, {1}, 120), want);
+    const auto engine = open_engine(checkpoint, options);
+    ASSERT_NE(engine, nullptr);
+    const auto text = generate(*engine, prompt, 120);
+    if (ranks == 1) want = text;
+    EXPECT_EQ(text, want);
   }
+}
+
+TEST(TensorParallel, TrainedModelsInRanks_TellTheSameStory) {
+  INFOS_NEEDS_DATA("models/stories260K.bin");
+  if (!find_plugin("cpu").ok()) GTEST_SKIP() << "the CPU plugin is not built here";
+  const auto stories = read_llama2c(data_path("models/stories260K.bin"));
+  ASSERT_NE(stories, nullptr);
+  expect_same_text(*stories, {2, 4}, {1});
+  const auto demo = open_checkpoint(INFOS_SOURCE_DIR "/configs/demo/infos-demo.gguf");
+  ASSERT_TRUE(demo.ok()) << demo.error().message;
+  for (const TokenId token : {40, 100, 300}) expect_same_text(**demo, {2}, {token, 12, 77});
 }
 
 TEST(TensorParallel, Pools_ShareTheHeadsAndLayersAreHeardOnceFromAllRanks) {
@@ -266,6 +278,26 @@ TEST(TensorParallel, RankThatFails_EndsTheStepOnAllWithItsOwnError) {
   g_fails = false;
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::resource_exhausted);
+}
+
+TEST(TensorParallel, GivenCores_AreSharedAndOpeningLeavesTheCallersThreadFree) {
+  if (!find_plugin("cpu").ok()) GTEST_SKIP() << "the CPU plugin is not built here";
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EngineOptions options = parallel_options("cpu", 2);
+  options.threads = 0;
+  for (std::uint32_t core = 0; core < CPU_SETSIZE && options.cores.size() < 2; ++core)
+    if (CPU_ISSET(core, &before)) options.cores.push_back(core);
+  if (options.cores.size() < 2) GTEST_SKIP() << "one core";
+  const auto checkpoint = tiny_model("wide", DType::q8_0, 26);
+  const auto engine = open_engine(*checkpoint, options);
+  ASSERT_NE(engine, nullptr);
+  ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  std::thread stepping([&] {  // a step binds the thread that calls it
+    EXPECT_FALSE(logits_after(*engine, {1, 2, 3}, 3).empty());
+  });
+  stepping.join();
 }
 
 TEST(TensorParallel, WhatCannotBeSplit_IsRefusedWithWhatCould) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 #include <unordered_map>
 
 #include "devices/engine/engine/kv_budget.h"
@@ -111,8 +112,8 @@ class EngineOnDevice final : public Engine {
   std::unique_ptr<Collective> collective_;  // null: one rank; outlives the devices
   std::vector<Rank> ranks_;
   std::unique_ptr<RankThreads> threads_;
-  bool opened_ = false;  // all ranks have a device that can be cancelled
-  std::vector<Status> statuses_;                      // of the ranks, in the job that runs now
+  bool opened_ = false;           // all ranks have a device that can be cancelled
+  std::vector<Status> statuses_;  // of the ranks, in the job that runs now
   std::atomic<std::uint32_t> first_failed_{kNoRank};  // in the job that runs now
   std::vector<KvRank> kv_ranks_;
   std::uint32_t kv_blocks_ = 0;
@@ -228,10 +229,20 @@ Status EngineOnDevice::open(const Checkpoint& checkpoint, const EngineOptions& o
   threads_ = std::make_unique<RankThreads>(ranks);
   ranks_ = std::vector<Rank>(ranks);
   statuses_.resize(ranks);
-  INFOS_TRY(on_all_ranks([&](std::uint32_t rank) {
-    return ranks_[rank].open(checkpoint, options, {rank, ranks},
-                             collective_ != nullptr ? collective_->group(rank) : nullptr);
-  }));
+  const auto open_ranks = [&] {
+    return on_all_ranks([&](std::uint32_t rank) {
+      return ranks_[rank].open(checkpoint, options, {rank, ranks},
+                               collective_ != nullptr ? collective_->group(rank) : nullptr);
+    });
+  };
+  Status opened;
+  if (ranks == 1) {
+    opened = open_ranks();
+  } else {  // a rank binds the thread that loads it to its cores, and this one is the caller's
+    std::thread loader([&] { opened = open_ranks(); });
+    loader.join();
+  }
+  INFOS_TRY(opened);
   opened_ = true;
   return create_kv(options);
 }

@@ -2,6 +2,7 @@
 #include "devices/engine/engine/rank.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -16,6 +17,16 @@ Status missing_ops(const PhaseGraph& graph, const Device& device) {
                    fmt::format("device {} has no operation {}, which the model needs",
                                device.info().name, op.kind)};
   return {};
+}
+
+/// Memory goes to the NUMA node of the thread that first touches it: a rank loads where it will
+/// compute. Best effort.
+void stay_on(const std::vector<std::uint32_t>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const std::uint32_t core : cores)
+    if (core < CPU_SETSIZE) CPU_SET(core, &set);
+  if (!cores.empty()) sched_setaffinity(0, sizeof set, &set);
 }
 
 }  // namespace
@@ -53,6 +64,7 @@ Status Rank::open(const Checkpoint& checkpoint, const EngineOptions& options,
   const infos_device_info first = INFOS_TRY(Device::describe(*plugin, 0));
   DeviceConfig device = INFOS_TRY(rank_device(options, shard, first.cores));
   device.group = group;
+  if (shard.ranks > 1) stay_on(device.cores);
   // A device for each rank where there are as many; the CPU is one that all ranks open.
   if (INFOS_TRY(Device::count(*plugin)) >= shard.ranks) device.index = shard.rank;
   device_ = INFOS_TRY(Device::open(*plugin, device));

@@ -22,7 +22,8 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   /// Opens the device and loads the shard. `group` is null for an engine of one rank and outlives
-  /// this. Thread: the rank's.
+  /// this. Thread: the rank's; with several ranks it is bound to the rank's cores, and must not be
+  /// one that goes on to do other things.
   Status open(const Checkpoint& checkpoint, const EngineOptions& options, const ModelShard& shard,
               const infos_group* group);
   /// Errors: as Device::create_kv.
