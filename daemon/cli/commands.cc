@@ -139,6 +139,18 @@ examples:
        {},
        describe_bench,
        run_bench},
+      {"bench kv",
+       "measure the transports that move KV caches",
+       "",
+       R"(Two processes of this host; every byte is cold. The machine's own limits (copy loops, a bare TCP
+loop) and, when it is installed, ucx_perftest are measured in the same run.
+example:
+  infos bench kv --transport tcp --size 4KiB,1MiB --depth 1,16 -o json)",
+       0,
+       0,
+       {},
+       describe_bench_kv,
+       run_bench_kv},
       {"doctor",
        "find what is wrong with this machine",
        "",

@@ -10,6 +10,8 @@ void describe_apply(boost::program_options::options_description_easy_init add);
 int run_apply(const Invocation& given);
 void describe_bench(boost::program_options::options_description_easy_init add);
 int run_bench(const Invocation& given);
+void describe_bench_kv(boost::program_options::options_description_easy_init add);
+int run_bench_kv(const Invocation& given);
 void describe_chat(boost::program_options::options_description_easy_init add);
 int run_chat(const Invocation& given);
 int run_completion(const Invocation& given);

@@ -14,15 +14,19 @@ namespace {
 namespace po = boost::program_options;
 
 /// The command that `words` begin with, and how many words its name has; or null.
+/// A command of two words goes before that of its first word alone.
 const Command* find_command(const std::vector<std::string>& words, std::size_t& taken) {
+  const Command* found = nullptr;
+  taken = 1;
   for (const Command& command : commands()) {
     const std::string name = command.name;
-    const std::size_t space = name.find(' ');
-    taken = space == std::string::npos ? 1 : 2;
-    if (words.size() < taken || words[0] != name.substr(0, space)) continue;
-    if (taken == 1 || words[1] == name.substr(space + 1)) return &command;
+    if (words.size() >= 2 && name == words[0] + " " + words[1]) {
+      taken = 2;
+      return &command;
+    }
+    if (!words.empty() && name == words[0]) found = &command;
   }
-  return nullptr;
+  return found;
 }
 
 /// "want synth or inspect" for a first word that needs a second.
