@@ -132,6 +132,17 @@ TEST(Plan, BrokenGraphs_AreRefusedWithThePlaceAndTheValue) {
   EXPECT_TRUE(has(text, "ATTENTION")) << text;
   text = refusal(CHANGE {
     UNUSED;
+    ops[find(ops, INFOS_OP_ADD)].kind = INFOS_OP_ALL_REDUCE;
+  });
+  EXPECT_TRUE(has(text, "ALL_REDUCE): 2 inputs")) << text;
+  text = refusal(CHANGE {  // others read the input while the output is written
+    UNUSED;
+    ops[find(ops, INFOS_OP_ADD)].n_inputs = 1;
+    ops[find(ops, INFOS_OP_ADD)].kind = INFOS_OP_ALL_REDUCE;
+  });
+  EXPECT_TRUE(has(text, "the output is the input")) << text;
+  text = refusal(CHANGE {
+    UNUSED;
     ops[find(ops, INFOS_OP_MOE_FFN)].top_k = 5;
   });
   EXPECT_TRUE(has(text, "top_k 5")) << text;

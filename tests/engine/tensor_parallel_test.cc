@@ -151,7 +151,7 @@ TEST(TensorParallel, TrainedModelsInRanks_TellTheSameStory) {
   expect_same_text(*stories, {2, 4}, {1});
   const auto demo = open_checkpoint(INFOS_SOURCE_DIR "/configs/demo/infos-demo.gguf");
   ASSERT_TRUE(demo.ok()) << demo.error().message;
-  for (const TokenId token : {40, 100, 300}) expect_same_text(**demo, {2}, {token, 12, 77});
+  for (const TokenId token : {40, 300}) expect_same_text(**demo, {2}, {token, 12, 77});
 }
 
 TEST(TensorParallel, Pools_ShareTheHeadsAndLayersAreHeardOnceFromAllRanks) {
