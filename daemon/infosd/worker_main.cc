@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "daemon/runtime/transfer_layout.h"
+#include "daemon/runtime/transfer_thread.h"
 #include "daemon/runtime/worker_args.h"
 #include "daemon/runtime/worker_exit.h"
 #include "daemon/runtime/worker_loop.h"
@@ -73,12 +75,54 @@ void warm_up(const Checkpoint& checkpoint, StatusPage& page) {
   [[maybe_unused]] static volatile unsigned sink = sum;
 }
 
+/// KV pools in memory that other workers can be let into.
+KvAllocator allocator_of(TransferLinks& links) {
+  return {[&links](std::uint32_t, Bytes bytes) -> void* {
+            auto memory = links.allocate(bytes.value);
+            if (memory.ok()) return (*memory)->bytes.data();
+            log_error("worker", "no memory for KV", {{"why", memory.error().message}});
+            return nullptr;
+          },
+          [&links](std::uint32_t, void* memory, Bytes) { links.release(memory); }};
+}
+
+/// Null, with a line in the log, when this worker can neither fetch KV nor let others: it then
+/// computes everything itself.
+std::unique_ptr<TransferThread> start_transfers(const WorkerArgs& args,
+                                                const WorkerSettings& settings,
+                                                const Checkpoint& checkpoint, const Engine& engine,
+                                                TransferLinks& links) {
+  const auto start = [&]() -> Result<std::unique_ptr<TransferThread>> {
+    TransferOptions options;
+    options.core.self = {args.spec.worker, args.generation};
+    options.epoch = settings.epoch;
+    options.model_name = args.spec.model;
+    options.policy = settings.numerics;
+    options.layout = INFOS_TRY(kv_layout_of(engine, checkpoint_identity(checkpoint),
+                                            INFOS_TRY(backend_identity(settings.engine))));
+    options.pools = kv_pools_of(engine);
+    return TransferThread::start(links, options);
+  };
+  auto thread = start();
+  if (thread.ok()) return *std::move(thread);
+  log_error("worker", "serves without KV transfers", {{"why", thread.error().message}});
+  return nullptr;
+}
+
 Result<WorkerLoopEnd> serve(const WorkerArgs& args, WorkerChannel& channel, StatusPage& page) {
   WorkerSettings settings = INFOS_TRY(parse_worker_options(args.spec.options));
   settings.engine.backend = args.spec.device;
   const std::unique_ptr<Checkpoint> checkpoint = INFOS_TRY(open_checkpoint(args.spec.source));
   warm_up(*checkpoint, page);
+  // Before the engine, whose pools lie in its memory; the transfer thread after, and ended first.
+  std::unique_ptr<TransferLinks> links;
+  if (!settings.links.kinds.empty()) {
+    links = INFOS_TRY(TransferLinks::open(settings.links));
+    settings.engine.kv_allocator = allocator_of(*links);
+  }
   const std::unique_ptr<Engine> engine = INFOS_TRY(Engine::open(*checkpoint, settings.engine));
+  std::unique_ptr<TransferThread> transfer;
+  if (links) transfer = start_transfers(args, settings, *checkpoint, *engine, *links);
   WorkerLoopOptions options;
   options.generation = args.generation;
   options.worker = args.spec.worker;
@@ -87,6 +131,11 @@ Result<WorkerLoopEnd> serve(const WorkerArgs& args, WorkerChannel& channel, Stat
   options.core.kv_blocks = engine->kv_blocks();
   options.core.block_tokens = engine->block_tokens();
   options.core.max_context = engine->max_context();
+  options.role = settings.role;
+  options.transfer = transfer.get();
+  for (const KvRank& rank : engine->kv_ranks())
+    options.kv_bytes_per_token +=
+        std::uint64_t{2} * rank.layers * rank.heads * rank.head_dim * block_shape(rank.dtype).bytes;
   std::unique_ptr<RecordingFile> recording;
   if (!args.record.empty()) {
     auto created = RecordingFile::create(args.record);

@@ -43,11 +43,21 @@ class Mailbox {
     room_.notify_all();
   }
 
-  /// Parks until something is there, the box is closed, or `limit` has passed.
+  /// Parks until something is there, the box is closed or poked, or `limit` has passed.
   void wait_for(Duration limit) {
     std::unique_lock lock(mutex_);
     arrived_.wait_for(lock, std::chrono::nanoseconds(limit.ns),
-                      [&] { return !items_.empty() || closed_; });
+                      [&] { return !items_.empty() || closed_ || poked_; });
+    poked_ = false;
+  }
+
+  /// Ends the wait, or the next one: there is something to do elsewhere.
+  void poke() {
+    {
+      const std::lock_guard lock(mutex_);
+      poked_ = true;
+    }
+    arrived_.notify_all();
   }
 
   /// No more comes; what is there stays.
@@ -67,6 +77,7 @@ class Mailbox {
   std::condition_variable arrived_;
   std::condition_variable room_;
   std::vector<T> items_;
+  bool poked_ = false;
   std::atomic<bool> closed_{false};  ///< written under the mutex
   std::atomic<bool> filled_{false};  ///< likewise
 };

@@ -32,6 +32,63 @@ Result<DType> parse_kv_dtype(std::string_view text) {
       fmt::format("option kv_dtype '{}': want auto, f32, f16 or bf16", text.substr(0, 64))};
 }
 
+Result<WorkerRole> parse_role(std::string_view text) {
+  if (text == "aggregated") return WorkerRole::aggregated;
+  if (text == "prefill") return WorkerRole::prefill;
+  if (text == "decode") return WorkerRole::decode;
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("option role '{}': want aggregated, prefill or decode", text.substr(0, 64))};
+}
+
+Result<KvPolicy> parse_numerics(std::string_view text) {
+  for (const KvPolicy policy : {KvPolicy::exact, KvPolicy::bounded, KvPolicy::permissive})
+    if (text == to_string(policy)) return policy;
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("option numerics '{}': want exact, bounded or permissive", text.substr(0, 64))};
+}
+
+/// "shm,tcp", in order of preference, or "none".
+Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
+  std::vector<TransportKind> kinds;
+  if (text == "none") return kinds;
+  while (true) {
+    const std::string_view word = text.substr(0, text.find(','));
+    bool known = false;
+    for (const TransportKind kind :
+         {TransportKind::shm, TransportKind::tcp, TransportKind::ucx, TransportKind::verbs}) {
+      if (word != to_string(kind)) continue;
+      known = true;
+      kinds.push_back(kind);
+    }
+    if (!known)
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("option kv_transports: '{}', want none, or some of shm, tcp, ucx, "
+                               "verbs with commas between",
+                               word.substr(0, 64))};
+    if (word.size() == text.size()) return kinds;
+    text.remove_prefix(word.size() + 1);
+  }
+}
+
+/// The options of a worker that others fetch KV from, or that fetches. False: not one of them.
+Result<bool> apply_transfer_option(WorkerSettings& settings, const std::string& key,
+                                   const std::string& text) {
+  TransferLinkOptions& links = settings.links;
+  if (key == "role") return settings.role = INFOS_TRY(parse_role(text)), true;
+  if (key == "numerics") return settings.numerics = INFOS_TRY(parse_numerics(text)), true;
+  if (key == "kv_transports") return links.kinds = INFOS_TRY(parse_transports(text)), true;
+  if (key == "kv_listen") return links.listen = text, true;
+  if (key == "kv_tls_certificate") return links.tls_certificate = text, true;
+  if (key == "kv_tls_key") return links.tls_key = text, true;
+  if (key == "kv_tls_authority") return links.tls_authority = text, true;
+  if (key == "epoch")
+    return settings.epoch.value = INFOS_TRY(parse_number("option epoch", text, 0, UINT64_MAX)),
+           true;
+  return false;
+}
+
 Status set_u32(std::string_view key, std::string_view text, std::uint32_t low, std::uint32_t high,
                std::initializer_list<std::uint32_t*> where) {
   const std::uint64_t value =
@@ -41,6 +98,7 @@ Status set_u32(std::string_view key, std::string_view text, std::uint32_t low, s
 }
 
 Status apply_option(WorkerSettings& settings, const std::string& key, const std::string& text) {
+  if (INFOS_TRY(apply_transfer_option(settings, key, text))) return {};
   EngineOptions& engine = settings.engine;
   WorkerConfig& core = settings.core;
   if (key == "threads") return set_u32(key, text, 0, 4096, {&engine.threads});
@@ -57,11 +115,14 @@ Status apply_option(WorkerSettings& settings, const std::string& key, const std:
   if (key == "cores") return engine.cores = INFOS_TRY(parse_cores(text)), Status();
   if (key == "kv_memory") return engine.kv_memory = INFOS_TRY(parse_bytes(text)), Status();
   if (key == "kv_dtype") return engine.kv_dtype = INFOS_TRY(parse_kv_dtype(text)), Status();
-  return Error{ErrorCode::invalid_argument,
-               fmt::format("option '{}': want threads, cores, tensor_parallel, kv_memory, "
-                           "kv_dtype, block_tokens, max_running, "
-                           "max_waiting, max_step_tokens, max_context or device_options",
-                           key.substr(0, 64))};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("option '{}': want threads, cores, tensor_parallel, kv_memory, "
+                  "kv_dtype, block_tokens, max_running, "
+                  "max_waiting, max_step_tokens, max_context, device_options, role, numerics, "
+                  "epoch, kv_transports, kv_listen, kv_tls_certificate, kv_tls_key or "
+                  "kv_tls_authority",
+                  key.substr(0, 64))};
 }
 
 /// Splits "key=value". Errors: invalid_argument.
@@ -152,6 +213,9 @@ Result<WorkerArgs> parse_worker_args(const std::vector<std::string>& argv) {
 
 Result<WorkerSettings> parse_worker_options(const std::map<std::string, std::string>& options) {
   WorkerSettings settings;
+  const auto role = options.find("role");
+  if (role != options.end() && role->second != "aggregated")
+    settings.links.kinds = {TransportKind::shm, TransportKind::tcp};
   for (const auto& [key, value] : options) {
     const Status applied = apply_option(settings, key, value);
     if (!applied.ok()) return applied.error();

@@ -8,8 +8,10 @@
 
 #include "daemon/control/agent_core.h"
 #include "daemon/control/worker_core.h"
+#include "daemon/runtime/transfer_links.h"
 #include "devices/engine/engine.h"
 #include "topology/base/result.h"
+#include "topology/model/kv_layout.h"
 
 namespace infos {
 
@@ -35,6 +37,10 @@ Result<WorkerArgs> parse_worker_args(const std::vector<std::string>& argv);
 struct WorkerSettings {
   EngineOptions engine;
   WorkerConfig core;
+  WorkerRole role = WorkerRole::aggregated;
+  TransferLinkOptions links;  ///< no kinds: KV is neither fetched nor exported
+  KvPolicy numerics = KvPolicy::exact;
+  Epoch epoch;
 };
 /// Errors: invalid_argument, naming option, value and the values allowed.
 Result<WorkerSettings> parse_worker_options(const std::map<std::string, std::string>& options);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -57,6 +58,39 @@ class WantedStep {
   std::set<RequestId> requests_;
 };
 
+/// The way to the supervisor, for the loop's thread and the transfer thread.
+class WorkerSocket {
+ public:
+  WorkerSocket(int fd, Generation generation) : fd_(fd), generation_(generation) {}
+
+  /// Whole frames, one after the other.
+  void send(const FromWorker& message) {
+    if (gone_) return;
+    const std::lock_guard lock(mutex_);
+    frame_.clear();
+    append_frame(frame_, generation_, encode(message));
+    std::string_view rest = frame_;
+    while (!rest.empty()) {
+      const ssize_t put = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) {
+        gone_ = true;
+        return;
+      }
+      rest.remove_prefix(static_cast<std::size_t>(put));
+    }
+  }
+  /// Nobody is at the other end.
+  bool gone() const { return gone_; }
+
+ private:
+  const int fd_;
+  const Generation generation_;
+  std::mutex mutex_;
+  std::string frame_;
+  std::atomic<bool> gone_{false};
+};
+
 }  // namespace
 
 struct WorkerChannel::State {
@@ -68,6 +102,7 @@ struct WorkerChannel::State {
   Mailbox<ToWorker> inbox;
   std::atomic<bool> broken{false};       ///< the peer broke the protocol
   std::atomic<Engine*> engine{nullptr};  ///< null while loading
+  std::atomic<TransferPort*> transfer{nullptr};
   std::atomic<std::int64_t> leave_limit_ns{0};
   std::atomic<bool> ended{false};  ///< the loop has returned
   WantedStep wanted_step;
@@ -75,6 +110,7 @@ struct WorkerChannel::State {
 
   void read_all();
   bool take(std::string_view bytes, FrameReader& frames);
+  void pass_on(ToWorker message);
   void leave_for_sure();
   void finish();
 };
@@ -97,6 +133,10 @@ bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
     }
     // Nothing runs while the model loads: there is nothing to drain.
     if (std::holds_alternative<Drain>(*message) && !engine.load()) ::_exit(0);
+    if (std::holds_alternative<KvLetter>(*message) || std::holds_alternative<PeerGone>(*message)) {
+      pass_on(*std::move(message));
+      continue;
+    }
     const auto* cancel = std::get_if<Cancel>(&*message);
     const RequestId cancelled = cancel ? cancel->request : RequestId{};
     inbox.push(*std::move(message));
@@ -104,6 +144,15 @@ bool WorkerChannel::State::take(std::string_view bytes, FrameReader& frames) {
     Engine* running = engine.load();
     if (cancelled && running) wanted_step.cancel(cancelled, *running);
   }
+}
+
+/// Straight to the transfer thread: the loop may be computing. While the model loads, or without
+/// transfers, nobody waits for these.
+void WorkerChannel::State::pass_on(ToWorker message) {
+  TransferPort* port = transfer.load();
+  if (!port) return;
+  if (auto* letter = std::get_if<KvLetter>(&message)) port->give_letter(std::move(*letter));
+  if (auto* gone = std::get_if<PeerGone>(&message)) port->give(*gone);
 }
 
 void WorkerChannel::State::read_all() {
@@ -145,7 +194,7 @@ class Loop {
   struct Link {
     Mailbox<ToWorker>& inbox;
     WantedStep& wanted_step;
-    int socket;
+    WorkerSocket& socket;
   };
   Loop(Link link, Engine& engine, const WorkerLoopOptions& options, StatusPage& page,
        RecordingFile* recording)
@@ -164,13 +213,15 @@ class Loop {
   void feed(const WorkerEvent& event);
   void perform();
   void run_step();
-  void send(const FromWorker& message);
+  template <typename Wish>
+  void transfer(Wish&& wish);
+  void tell_exports(const RunStep& step);
   void publish_load(const WorkerLoad& load);
   void turn();
 
   Mailbox<ToWorker>& inbox_;
   WantedStep& wanted_step_;
-  const int socket_;
+  WorkerSocket& socket_;
   Engine& engine_;
   const WorkerLoopOptions& options_;
   StatusPage& page_;
@@ -180,10 +231,9 @@ class Loop {
   std::vector<ToWorker> messages_;
   std::vector<WorkerEvent> answers_;
   std::vector<EngineSequence> batch_;
-  std::string frame_;
   std::optional<RunStep> pending_;
+  std::map<RequestId, EffectId> exports_;  ///< that somebody may read while they are computed
   bool drained_ = false;
-  bool peer_gone_ = false;
 };
 
 void Loop::feed(const WorkerEvent& event) {
@@ -207,20 +257,36 @@ void Loop::perform() {
                    },
                    [&](Report& e) {
                      publish_load(e.report.load);
-                     send(std::move(e.report));
+                     socket_.send(std::move(e.report));
                    },
                    [&](Drained&) { drained_ = true; },
-                   // No transfer engine yet: what is not fetched is computed.
-                   [&](FetchKv& e) {
-                     answers_.push_back(FetchDone{e.id, 0, "no transport"});
-                   },
-                   [&](ExportKv& e) { answers_.push_back(ExportDone{e.id}); },
-                   [](AbandonFetch&) {},
-                   [](AdvanceExport&) {},
-                   [](EndExport&) {},
+                   [&](auto& e) { transfer(std::move(e)); },
                },
                effect);
   }
+}
+
+/// What is not fetched is computed; without a transfer thread that is all.
+template <typename Wish>
+void Loop::transfer(Wish&& wish) {
+  using Kind = std::decay_t<Wish>;
+  if constexpr (std::is_same_v<Kind, ExportKv>) exports_[wish.request] = wish.id;
+  if (options_.transfer) return options_.transfer->give(std::forward<Wish>(wish));
+  if constexpr (std::is_same_v<Kind, FetchKv>)
+    answers_.push_back(FetchDone{wish.id, 0, "no transport"});
+  if constexpr (std::is_same_v<Kind, ExportKv>) answers_.push_back(ExportDone{wish.id});
+}
+
+/// Lets the transfer thread know whose layers the engine is about to finish.
+void Loop::tell_exports(const RunStep& step) {
+  std::vector<LayersReady> told;
+  for (const StepSequence& s : step.sequences) {
+    const auto at = exports_.find(s.request);
+    if (at == exports_.end()) continue;
+    told.push_back(
+        {at->second, s.start + static_cast<std::uint32_t>(s.tokens.size()), 0, s.blocks});
+  }
+  options_.transfer->step_begins(std::move(told));
 }
 
 /// Runs the step that the core wished for and answers it. What arrived meanwhile is told first, so
@@ -236,7 +302,10 @@ void Loop::run_step() {
   const Time started = monotonic_now();
   page_->step_started_ns.store(static_cast<std::uint64_t>(started.ns), std::memory_order_relaxed);
   wanted_step_.begins(step);
+  const bool exporting = options_.transfer && !exports_.empty();
+  if (exporting) tell_exports(step);
   auto sampled = engine_.step(batch_);
+  if (exporting) options_.transfer->step_ends();
   wanted_step_.has_ended();
   const Duration took = monotonic_now() - started;
   page_->step_started_ns.store(0, std::memory_order_relaxed);
@@ -252,22 +321,6 @@ void Loop::run_step() {
   feed(StepDone{step.id, *std::move(sampled), took});
 }
 
-void Loop::send(const FromWorker& message) {
-  if (peer_gone_) return;
-  frame_.clear();
-  append_frame(frame_, options_.generation, encode(message));
-  std::string_view rest = frame_;
-  while (!rest.empty()) {
-    const ssize_t put = ::send(socket_, rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      peer_gone_ = true;
-      return;
-    }
-    rest.remove_prefix(static_cast<std::size_t>(put));
-  }
-}
-
 void Loop::publish_load(const WorkerLoad& load) {
   page_->kv_blocks_used.store(load.kv_blocks_used, std::memory_order_relaxed);
   page_->kv_blocks_total.store(load.kv_blocks_total, std::memory_order_relaxed);
@@ -278,7 +331,12 @@ void Loop::publish_load(const WorkerLoad& load) {
 /// Tells the core what came in.
 void Loop::turn() {
   page_->beat.fetch_add(1, std::memory_order_relaxed);
-  for (const WorkerEvent& answer : std::exchange(answers_, {})) feed(answer);
+  if (options_.transfer) options_.transfer->take(answers_);
+  for (const WorkerEvent& answer : std::exchange(answers_, {})) {
+    if (const auto* done = std::get_if<ExportDone>(&answer))
+      std::erase_if(exports_, [&](const auto& e) { return e.second == done->id; });
+    feed(answer);
+  }
   messages_.clear();
   inbox_.drain(messages_);
   for (ToWorker& message : messages_) {
@@ -293,12 +351,13 @@ void Loop::turn() {
 
 WorkerLoopEnd Loop::run() {
   if (recording_) recording_->start(options_.worker.value, options_.core);
-  WorkerReady ready{options_.model, engine_.device_name(), options_.core.max_context,
-                    options_.core.block_tokens, core_.load()};
+  WorkerReady ready{
+      options_.model, engine_.device_name(), options_.core.max_context,  options_.core.block_tokens,
+      core_.load(),   options_.role,         options_.kv_bytes_per_token};
   publish_load(ready.load);
   page_.set_phase(WorkerPhase::serving);
-  send(ready);
-  while (!peer_gone_ && !inbox_.closed()) {
+  socket_.send(ready);
+  while (!socket_.gone() && !inbox_.closed()) {
     turn();
     if (pending_) {
       run_step();
@@ -328,10 +387,20 @@ WorkerLoopEnd WorkerChannel::run(Engine& engine, const WorkerLoopOptions& option
                                  RecordingFile* recording) {
   state_->leave_limit_ns = options.leave_limit.ns;
   state_->engine = &engine;
-  const WorkerLoopEnd end = Loop({state_->inbox, state_->wanted_step, state_->socket.get()}, engine,
-                                 options, page, recording)
-                                .run();
+  WorkerSocket socket(state_->socket.get(), options.generation);
+  if (options.transfer) {
+    options.transfer->attach({[&socket](KvLetter letter) { socket.send(std::move(letter)); },
+                              [this] { state_->inbox.poke(); }});
+    engine.on_layer_done([&options](std::uint32_t layer) { options.transfer->layer_done(layer); });
+    state_->transfer = options.transfer;
+  }
+  const WorkerLoopEnd end =
+      Loop({state_->inbox, state_->wanted_step, socket}, engine, options, page, recording).run();
   state_->finish();
+  if (options.transfer) {
+    engine.on_layer_done({});
+    options.transfer->attach({});
+  }
   return state_->broken ? WorkerLoopEnd::protocol_error : end;
 }
 

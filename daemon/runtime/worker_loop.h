@@ -10,6 +10,7 @@
 #include "daemon/control/worker_core.h"
 #include "daemon/runtime/recording_file.h"
 #include "daemon/runtime/status_page.h"
+#include "daemon/runtime/transfer_port.h"
 #include "daemon/runtime/unique_fd.h"
 #include "devices/engine/engine.h"
 
@@ -17,9 +18,12 @@ namespace infos {
 
 struct WorkerLoopOptions {
   Generation generation;
-  WorkerId worker;                             ///< its instance in recordings
-  std::string model;                           ///< the name it serves, for WorkerReady
-  WorkerConfig core;                           ///< complete: kv_blocks and max_context too
+  WorkerId worker;    ///< its instance in recordings
+  std::string model;  ///< the name it serves, for WorkerReady
+  WorkerConfig core;  ///< complete: kv_blocks and max_context too
+  WorkerRole role = WorkerRole::aggregated;
+  std::uint64_t kv_bytes_per_token = 0;
+  TransferPort* transfer = nullptr;            ///< null: nothing is fetched or exported
   Duration beat_interval = milliseconds(250);  ///< how often an idle loop turns
   Duration leave_limit =
       seconds(2);  ///< from a closed socket to the end of the process, whatever runs

@@ -61,6 +61,7 @@ class MemoryTransport final : public Transport {
   Result<RemoteId> open_remote(PeerId, std::string_view key) override {
     return RemoteId{static_cast<std::uint32_t>(std::stoul(std::string(key)))};
   }
+  void close_remote(RemoteId) override {}
   OpId get(RemoteId from, RegionId into, std::span<const Piece> pieces, Done done) override {
     for (const Piece& p : pieces) {
       INFOS_CHECK(p.local + p.bytes <= regions_[into.value - 1].size());

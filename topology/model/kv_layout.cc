@@ -209,8 +209,12 @@ KvLayout make_kv_layout(const KvShape& shape) {
 }
 
 std::string describe(const KvLayout& l) {
-  return fmt::format("{} block {} {} {} TP {}", to_string(l.dtype), l.block_tokens, order_word(l),
-                     placing_word(l), l.ranks);
+  return fmt::format("{} block {} {} TP {}", to_string(l.dtype), l.block_tokens, order_words(l),
+                     l.ranks);
+}
+
+std::string order_words(const KvLayout& l) {
+  return fmt::format("{} {}", order_word(l), placing_word(l));
 }
 
 std::optional<std::string> compare(const KvLayout& a, const KvLayout& b) {

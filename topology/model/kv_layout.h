@@ -105,6 +105,9 @@ const char* to_string(KvPolicy policy);
 /// For people: "f16 block 16 head-major K and V apart TP 2".
 std::string describe(const KvLayout& layout);
 
+/// The part of it that is about order: "head-major K and V apart".
+std::string order_words(const KvLayout& layout);
+
 /// The first field in which two workers' layouts differ, as "block_tokens 16 against 32"; none when
 /// bytes can be taken over as they are. Pool sizes (`blocks`) may differ.
 std::optional<std::string> compare(const KvLayout& a, const KvLayout& b);
@@ -128,8 +131,8 @@ Result<KvFidelity> can_reshard(const KvLayout& from, const KvLayout& to, KvPolic
 
 // ---- text ----
 
-/// One line "kv1;model=...;..."; decode(encode(x)) == x for printable words. Unknown keys are skipped, so that a later
-/// version may add some.
+/// One line "kv1;model=...;..."; decode(encode(x)) == x for printable words. Unknown keys are
+/// skipped, so that a later version may add some.
 std::string encode(const KvLayout& layout);
 /// Errors: corrupt (not such a line), invalid_argument (as validate()).
 Result<KvLayout> decode_kv_layout(std::string_view text);
