@@ -4,17 +4,19 @@
 #include <utility>
 
 #include "simulator/world/answer.h"
+#include "simulator/world/kv_model.h"
 
 namespace infos {
 
 DeviceModel::DeviceModel(const DeviceFigures& figures, const WorkerConfig& config,
-                         SimulateOptions::Checks checks, std::uint64_t seed)
+                         SimulateOptions::Checks checks, std::uint32_t layers, std::uint64_t seed)
     : figures_(figures),
       config_(config),
       block_tokens_(config.block_tokens),
+      layers_(layers),
       checks_(checks == SimulateOptions::Checks::every_event),
       rng_(seed),
-      rows_(std::size_t{config.kv_blocks} * config.block_tokens) {}
+      rows_(std::size_t{config.kv_blocks} * config.block_tokens * layers) {}
 
 std::string DeviceModel::open(const OpenSequence& effect) {
   const auto [at, is_new] = open_.try_emplace(effect.request.value);
@@ -67,7 +69,10 @@ std::string DeviceModel::begin(RunStep effect, double slowness) {
 std::uint64_t DeviceModel::compute(const StepSequence& s, Open& known) {
   if (checks_ && broken_.empty()) {
     for (std::uint32_t p = 0; p < s.start; ++p) {
-      if (p < known.chains.size() && row(s, p) == known.chains[p]) continue;
+      bool holds = p < known.chains.size();
+      for (std::uint32_t l = 0; l < layers_ && holds; ++l)
+        holds = row(s, p, l) == kv_row(known.chains[p], l);
+      if (holds) continue;
       broken_ = "request " + std::to_string(s.request.value) + " read KV of position " +
                 std::to_string(p) + " in block " +
                 std::to_string(s.blocks[p / block_tokens_].value) + ", which holds something else";
@@ -75,9 +80,19 @@ std::uint64_t DeviceModel::compute(const StepSequence& s, Open& known) {
     }
   }
   std::uint64_t chain = s.start == 0 ? kChainStart : row(s, s.start - 1);
-  for (std::uint32_t i = 0; i < s.tokens.size(); ++i)
+  for (std::uint32_t i = 0; i < s.tokens.size(); ++i) {
     row(s, s.start + i) = chain = chain_next(chain, s.tokens[i]);
+    for (std::uint32_t l = 1; l < layers_; ++l) row(s, s.start + i, l) = kv_row(chain, l);
+  }
   return chain;
+}
+
+void DeviceModel::compute_layer(const StepSequence& s, std::uint32_t layer) {
+  std::uint64_t chain = s.start == 0 ? kChainStart : row(s, s.start - 1);
+  for (std::uint32_t i = 0; i < s.tokens.size(); ++i) {
+    chain = chain_next(chain, s.tokens[i]);
+    row(s, s.start + i, layer) = kv_row(chain, layer);
+  }
 }
 
 StepDone DeviceModel::finish() {

@@ -19,7 +19,7 @@ namespace infos {
 class DeviceModel {
  public:
   DeviceModel(const DeviceFigures& figures, const WorkerConfig& config,
-              SimulateOptions::Checks checks, std::uint64_t seed);
+              SimulateOptions::Checks checks, std::uint32_t layers, std::uint64_t seed);
 
   /// Each returns what is illegal about the effect, empty if nothing.
   std::string open(const OpenSequence& effect);
@@ -33,6 +33,12 @@ class DeviceModel {
   /// Computes the step that began. Requires: is_busy(). Returns: the completion, or an error text
   /// in `broken`.
   StepDone finish();
+  /// Computes one layer of a sequence of the step under way, before finish() computes all.
+  void compute_layer(const StepSequence& s, std::uint32_t layer);
+  /// The rows of one layer of a block. Requires: the block exists.
+  std::uint64_t* layer_rows(BlockId block, std::uint32_t layer) {
+    return rows_.data() + (std::size_t{block.value} * layers_ + layer) * block_tokens_;
+  }
   /// Ends the step without computing it. Requires: is_busy().
   StepFailed fail();
   const std::string& broken() const { return broken_; }
@@ -43,9 +49,9 @@ class DeviceModel {
     std::uint64_t seed = 0;
     std::vector<std::uint64_t> chains;  ///< with checks: what the KV of each known token must be
   };
-  std::uint64_t& row(const StepSequence& s, std::uint32_t position) {
-    const std::size_t at = std::size_t{s.blocks[position / block_tokens_].value} * block_tokens_ +
-                           position % block_tokens_;
+  std::uint64_t& row(const StepSequence& s, std::uint32_t position, std::uint32_t layer = 0) {
+    const std::size_t block = s.blocks[position / block_tokens_].value;
+    const std::size_t at = (block * layers_ + layer) * block_tokens_ + position % block_tokens_;
     INFOS_CHECK(at < rows_.size());
     return rows_[at];
   }
@@ -54,6 +60,7 @@ class DeviceModel {
   DeviceFigures figures_;
   WorkerConfig config_;
   std::uint32_t block_tokens_;
+  std::uint32_t layers_;
   bool checks_;
   Rng rng_;
   std::vector<std::uint64_t> rows_;

@@ -29,6 +29,11 @@ struct WorldEvent {
     worker_hang,
     worker_slow,
     worker_roll,
+    node_death,
+    link_cut,
+    worker_tick,
+    network,
+    action,
   };
   Time at;
   std::uint64_t order = 0;

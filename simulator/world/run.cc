@@ -36,6 +36,34 @@ std::string percentiles(const Percentiles& p) {
       p.count, p.mean_ms, p.p50_ms, p.p90_ms, p.p99_ms, p.max_ms);
 }
 
+/// Several nodes, prefill and decode workers, KV that moves between them.
+void add_cluster(SimulateOptions& o, Rng& rng) {
+  ClusterFigures& c = o.cluster;
+  c.nodes = 1 + static_cast<std::uint32_t>(rng.below(4));
+  o.workers = 2 + static_cast<std::uint32_t>(rng.below(4));
+  c.prefill_workers = 1 + static_cast<std::uint32_t>(rng.below(o.workers - 1));
+  c.latency = microseconds(static_cast<std::int64_t>(1 + rng.below(5000)));
+  c.link.bytes_per_second = 1e6 + rng.uniform() * 1e9;
+  c.kv_bytes_per_token = 1 + rng.below(100'000);
+  if (rng.chance(0.5)) c.prefill_block_tokens = 1 + static_cast<std::uint32_t>(rng.below(8));
+  o.worker.fetch_limit = milliseconds(static_cast<std::int64_t>(500 + rng.below(20'000)));
+  o.worker.export_limit = milliseconds(static_cast<std::int64_t>(500 + rng.below(20'000)));
+  o.worker.export_share = 0.2 + rng.uniform() * 0.8;
+  // A prefill worker that is worth the way.
+  o.latency = microseconds(1 + static_cast<std::int64_t>(rng.below(500)));
+  o.workload.prompt_tokens_min = std::max(o.workload.prompt_tokens_max / 2, 1U);
+  const auto gap = [&](std::int64_t low_ms) {
+    return rng.chance(0.4) ? milliseconds(low_ms * static_cast<std::int64_t>(1 + rng.below(20)))
+                           : Duration{};
+  };
+  const auto chance = [&](double most) { return rng.chance(0.4) ? rng.uniform() * most : 0.0; };
+  FaultFigures& f = o.faults;
+  f.node_death_gap = gap(1000), f.link_cut_gap = gap(300);
+  f.letter_lost = chance(0.3), f.letter_late = chance(0.3), f.letter_twice = chance(0.3);
+  f.move_corrupt = chance(0.3), f.move_torn = chance(0.3), f.move_held = chance(0.3);
+  f.move_failed = chance(0.3), f.move_slow = chance(0.3);
+}
+
 }  // namespace
 
 SimulateOptions fuzz_options(std::uint64_t seed, std::uint64_t requests) {
@@ -92,6 +120,7 @@ SimulateOptions fuzz_options(std::uint64_t seed, std::uint64_t requests) {
   f.spawn_failure = chance(0.5), f.slow_start = chance(0.3), f.step_failure = chance(0.1);
   f.client_gone = chance(0.4), f.client_stop = chance(0.2);
   f.message_late = chance(0.1), f.message_twice = chance(0.1), f.message_lost = chance(0.01);
+  if (rng.chance(0.6)) add_cluster(o, rng);
   return o;
 }
 
@@ -103,6 +132,7 @@ FuzzReport fuzz(const FuzzOptions& options) {
     const SimulateReport report = simulate(fuzz_options(seed, options.requests));
     ++total.seeds;
     total.requests += report.requests, total.events += report.events, total.tokens += report.tokens;
+    total.split += report.split, total.fetched_tokens += report.fetched_tokens;
     for (const auto& [name, count] : report.faults) total.faults[name] += count;
     for (const auto& [name, count] : report.outcomes) total.outcomes[name] += count;
     if (!report.violation.empty()) total.failures.push_back({seed, report.violation});
@@ -114,10 +144,12 @@ FuzzReport fuzz(const FuzzOptions& options) {
 std::string to_json(const SimulateReport& r) {
   return fmt::format(
       R"({{"seed":{},"violation":{},"requests":{},"outcomes":{},"prompt_tokens":{},"cached_tokens":{},"tokens":{},"retries":{},)"
+      R"("split":{},"fetched_tokens":{},"bytes_sent":{},"bytes_received":{},"bytes_dropped":{},)"
       R"("preemptions":{},"events":{},"steps":{},"faults":{},"virtual_seconds":{:.6f},"tokens_per_second":{:.3f},)"
       R"("first_token":{},"inter_token":{},"whole_answer":{},"hash":"{:016x}"}})",
       r.seed, r.violation.empty() ? "null" : quoted(r.violation), r.requests, counts(r.outcomes),
-      r.prompt_tokens, r.cached_tokens, r.tokens, r.retries, r.preemptions, r.events, r.steps,
+      r.prompt_tokens, r.cached_tokens, r.tokens, r.retries, r.split, r.fetched_tokens,
+      r.bytes_sent, r.bytes_received, counts(r.bytes_dropped), r.preemptions, r.events, r.steps,
       counts(r.faults), r.virtual_seconds, r.tokens_per_second, percentiles(r.first_token),
       percentiles(r.inter_token), percentiles(r.whole_answer), r.hash);
 }
@@ -129,8 +161,9 @@ std::string to_json(const FuzzReport& r) {
                             f.seed, quoted(f.violation));
   }
   return fmt::format(
-      R"({{"seeds":{},"requests":{},"events":{},"tokens":{},"faults":{},"outcomes":{},"failures":[{}]}})",
-      r.seeds, r.requests, r.events, r.tokens, counts(r.faults), counts(r.outcomes), failures);
+      R"({{"seeds":{},"requests":{},"events":{},"tokens":{},"split":{},"fetched_tokens":{},"faults":{},"outcomes":{},"failures":[{}]}})",
+      r.seeds, r.requests, r.events, r.tokens, r.split, r.fetched_tokens, counts(r.faults),
+      counts(r.outcomes), failures);
 }
 
 std::string to_json(const ReplayReport& r) {

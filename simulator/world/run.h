@@ -58,11 +58,36 @@ struct FaultFigures {
   double message_late = 0;     ///< per message
   double message_twice = 0;    ///< per message
   double message_lost = 0;     ///< per message: the stream breaks, the worker's process ends
+  // Of worlds with several nodes or split requests:
+  Duration node_death_gap{};
+  Duration link_cut_gap{};  ///< reset, silent, one way, or of the data path alone
+  double letter_lost = 0;   ///< per letter between workers
+  double letter_late = 0;
+  double letter_twice = 0;
+  double move_corrupt = 0;  ///< per move of KV: a row arrives changed
+  double move_torn = 0;     ///< its bytes are read later than the stamps that prove them
+  double move_held = 0;     ///< it lands seconds late, whatever is said of it meanwhile
+  double move_failed = 0;
+  double move_slow = 0;  ///< takes ten times as long
+};
+
+/// Several nodes, and workers with roles. Node 0 has the gateway; workers are dealt out in turn.
+struct ClusterFigures {
+  std::uint32_t nodes = 1;
+  std::uint32_t prefill_workers =
+      0;  ///< the first of all workers; the rest decode, if there are any
+  Duration latency = microseconds(100);  ///< of a message between nodes
+  Bandwidth link{1.25e9};                ///< out of and into each node
+  Bandwidth memory{1e10};                ///< between workers of one node
+  std::uint64_t kv_bytes_per_token = 100'000;
+  std::uint32_t prefill_block_tokens = 0;  ///< 0: as all
+  bool is_plain() const { return nodes == 1 && prefill_workers == 0; }
 };
 
 struct SimulateOptions {
   std::uint64_t seed = 1;
   std::uint32_t workers = 1;
+  ClusterFigures cluster;
   DeviceFigures device;
   WorkloadFigures workload;
   FaultFigures faults;
@@ -97,11 +122,16 @@ struct SimulateReport {
   std::string violation;  ///< the first broken invariant, with time and place; empty: none
   std::uint64_t requests = 0;
   std::map<std::string, std::uint64_t>
-      outcomes;                     ///< stop, length, cancelled, error, rejected-429, ...
-  std::uint64_t prompt_tokens = 0;  ///< of answered requests
-  std::uint64_t cached_tokens = 0;  ///< of those, not computed
-  std::uint64_t tokens = 0;         ///< delivered
-  std::uint64_t retries = 0;        ///< attempts beyond the first
+      outcomes;                      ///< stop, length, cancelled, error, rejected-429, ...
+  std::uint64_t prompt_tokens = 0;   ///< of answered requests
+  std::uint64_t cached_tokens = 0;   ///< of those, not computed
+  std::uint64_t tokens = 0;          ///< delivered
+  std::uint64_t retries = 0;         ///< attempts beyond the first
+  std::uint64_t split = 0;           ///< attempts on two workers
+  std::uint64_t fetched_tokens = 0;  ///< whose KV came from another worker
+  std::uint64_t bytes_sent = 0;      ///< of KV
+  std::uint64_t bytes_received = 0;
+  std::map<std::string, std::uint64_t> bytes_dropped;  ///< by reason
   std::uint64_t preemptions = 0;
   std::uint64_t events = 0;                     ///< told to cores
   std::uint64_t steps = 0;                      ///< run on devices
@@ -131,7 +161,7 @@ struct FuzzFailure {
   std::string violation;
 };
 struct FuzzReport {
-  std::uint64_t seeds = 0, requests = 0, events = 0, tokens = 0;
+  std::uint64_t seeds = 0, requests = 0, events = 0, tokens = 0, split = 0, fetched_tokens = 0;
   std::map<std::string, std::uint64_t> faults, outcomes;
   std::vector<FuzzFailure> failures;
 };

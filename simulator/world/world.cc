@@ -14,7 +14,7 @@ std::uint32_t context_of(const WorkerConfig& worker) {
       worker.max_context, std::uint64_t{worker.kv_blocks} * worker.block_tokens));
 }
 
-constexpr std::size_t kNesting = 8;  // cores that tell cores, at most
+constexpr std::size_t kNesting = 16;  // cores that tell cores, at most
 
 }  // namespace
 
@@ -25,12 +25,30 @@ World::World(const SimulateOptions& options)
       workload_(options.workload, context_of(options.worker), rng_.next()),
       ledger_(options.gateway, context_of(options.worker)),
       gateway_(options.gateway),
-      agent_(options.agent),
+      nodes_(std::max(options.cluster.nodes, 1U)),
+      links_(nodes_.size() * nodes_.size()),
       slots_(options.workers),
+      network_(static_cast<std::uint32_t>(nodes_.size()), options.cluster.link,
+               options.cluster.memory),
       worker_effects_(kNesting),
       gateway_effects_(kNesting),
-      agent_effects_(kNesting) {
+      agent_effects_(kNesting),
+      relay_effects_(kNesting),
+      transfer_effects_(kNesting) {
   report_.seed = options.seed;
+  const ClusterFigures& cluster = options_.cluster;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    slot.node = i % static_cast<std::uint32_t>(nodes_.size());
+    slot.config = options_.worker;
+    slot.config.max_context = context_of(options_.worker);
+    if (cluster.prefill_workers == 0) continue;
+    slot.role = i < cluster.prefill_workers ? WorkerRole::prefill : WorkerRole::decode;
+    if (slot.role != WorkerRole::prefill || cluster.prefill_block_tokens == 0) continue;
+    const std::uint32_t block = cluster.prefill_block_tokens;
+    slot.config.kv_blocks = (slot.config.kv_blocks * slot.config.block_tokens + block - 1) / block;
+    slot.config.block_tokens = block;
+  }
 }
 
 /// The first violation stands; the run ends with it.
@@ -63,13 +81,14 @@ void World::tell_gateway(const GatewayEvent& event) {
   --depth_;
 }
 
-void World::tell_agent(const AgentEvent& event) {
+void World::tell_agent(std::uint32_t node, const AgentEvent& event) {
   INFOS_CHECK(depth_ < kNesting);
+  if (!nodes_[node].alive) return;
   AgentEffects& effects = agent_effects_[depth_++];
   effects.clear();
-  agent_.step(now_, event, effects);
-  agent_told_ = true;
-  note(0, event, effects);
+  nodes_[node].agent->step(now_, event, effects);
+  nodes_[node].agent_told = true;
+  note(node, event, effects);
   for (AgentEffect& effect : effects) std::visit([&](auto& e) { perform(e); }, effect);
   --depth_;
 }
@@ -84,27 +103,33 @@ void World::tell_worker(std::uint32_t slot, const WorkerEvent& event) {
   for (WorkerEffect& effect : effects) std::visit([&](auto& e) { perform(slot, e); }, effect);
   if (checks_) check_worker(slot);
   --depth_;
+  const Time tick = slots_[slot].core->next_deadline();
+  if (tick < slots_[slot].tick)
+    push(slots_[slot].tick = std::max(tick, now_), Kind::worker_tick, slot,
+         slots_[slot].generation.value);
 }
 
 /// One pending tick per core; a tick that comes too early is legal and is armed anew.
 void World::arm_ticks() {
   const Time gateway = gateway_.next_deadline();
   if (gateway < gateway_tick_) push(gateway_tick_ = std::max(gateway, now_), Kind::gateway_tick);
-  if (!agent_told_) return;
-  agent_told_ = false;
-  const Time agent = agent_.next_deadline();
-  if (agent < agent_tick_) push(agent_tick_ = std::max(agent, now_), Kind::agent_tick);
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (!node.agent_told) continue;
+    node.agent_told = false;
+    const Time agent = node.agent->next_deadline();
+    if (agent < node.agent_tick) push(node.agent_tick = std::max(agent, now_), Kind::agent_tick, i);
+  }
 }
 
 void World::start() {
   if (options_.record == SimulateOptions::Record::on) {
-    report_.recording = recording_header() + recorder_.start(0, options_.gateway) +
-                        recorder_.start(0, options_.agent);
+    report_.recording = recording_header() + recorder_.start(0, options_.gateway);
   }
   for (std::uint32_t i = 0; i < slots_.size(); ++i)
     slots_[i].spec = {WorkerId{i + 1}, "model", "modelled", "modelled", {}};
   tell_gateway(ModelListed{"model"});
-  tell_agent(desired());
+  for (std::uint32_t i = 0; i < nodes_.size(); ++i) start_node(i);
   last_arrival_ = now_ + options_.device.load;
   if (const std::optional<Duration> gap = workload_.gap())
     push(last_arrival_ + *gap, Kind::arrive);
@@ -114,6 +139,8 @@ void World::start() {
   arm_fault(Kind::worker_hang, options_.faults.worker_hang_gap);
   arm_fault(Kind::worker_slow, options_.faults.worker_slow_gap);
   arm_fault(Kind::worker_roll, options_.faults.worker_roll_gap);
+  arm_fault(Kind::node_death, options_.faults.node_death_gap);
+  arm_fault(Kind::link_cut, options_.faults.link_cut_gap);
 }
 
 void World::arrive() {
@@ -136,7 +163,6 @@ void World::arrive() {
 }
 
 void World::happen(const WorldEvent& event) {
-  Slot* slot = nullptr;
   switch (event.kind) {
     case Kind::arrive:
       arrive();
@@ -155,21 +181,35 @@ void World::happen(const WorldEvent& event) {
       tell_gateway(GatewayTick{});
       return;
     case Kind::agent_tick:
-      agent_tick_ = kNever;
-      tell_agent(AgentTick{});
+      nodes_[event.slot].agent_tick = kNever;
+      tell_agent(event.slot, AgentTick{});
       return;
     case Kind::worker_death:
     case Kind::worker_hang:
     case Kind::worker_slow:
     case Kind::worker_roll:
+    case Kind::node_death:
+    case Kind::link_cut:
       strike(event.kind);
+      return;
+    case Kind::network:
+      network_tick_ = kNever;
+      network_moves();
+      return;
+    case Kind::action:
+      actions_.take(event.value)();
       return;
     default:
       break;
   }
+  happen_to_worker(event);
+}
+
+void World::happen_to_worker(const WorldEvent& event) {
   const WorkerId worker{event.slot + 1};
   const Generation generation{event.generation};
-  slot = process(worker, generation);
+  Slot* slot = process(worker, generation);
+  const std::uint32_t node = slots_[event.slot].node;
   switch (event.kind) {
     case Kind::to_worker: {
       --in_flight_;
@@ -177,7 +217,12 @@ void World::happen(const WorldEvent& event) {
       if (!slot || !slot->serving || slot->hung) return;
       std::visit(
           [&](auto& m) {
-            if constexpr (std::is_constructible_v<WorkerEvent, decltype(m)>)
+            using M = std::remove_cvref_t<decltype(m)>;
+            if constexpr (std::is_same_v<M, KvLetter>)
+              letter(*slot, m);
+            else if constexpr (std::is_same_v<M, PeerGone>)
+              post(*slot, m);
+            else
               tell_worker(event.slot, std::move(m));
           },
           message);
@@ -185,26 +230,31 @@ void World::happen(const WorldEvent& event) {
     }
     case Kind::from_worker:
       --in_flight_;
-      tell_gateway(WorkerSaid{worker, generation, from_worker_.take(event.value)});
+      from_worker(slots_[event.slot], generation, from_worker_.take(event.value));
       return;
     case Kind::step_done:
       if (slot && !slot->hung) step_done(*slot);
       return;
     case Kind::spawned:
-      tell_agent(WorkerSpawned{worker, generation});
+      tell_agent(node, WorkerSpawned{worker, generation});
       return;
     case Kind::spawn_failed:
-      tell_agent(SpawnFailed{worker, generation, "the modelled system refused to start it"});
+      tell_agent(node, SpawnFailed{worker, generation, "the modelled system refused to start it"});
+      return;
+    case Kind::worker_tick:
+      if (!slot || !slot->serving || slot->hung) return;
+      slot->tick = kNever;
+      tell_worker(event.slot, Tick{});
       return;
     case Kind::serving:
       if (slot) serve(*slot);
       return;
     case Kind::exited:
-      tell_agent(WorkerExited{worker, generation, "the modelled process ended", false});
+      tell_agent(node, WorkerExited{worker, generation, "the modelled process ended", false});
       return;
     case Kind::alive:
       if (!slot) return;
-      if (!slot->hung) tell_agent(WorkerAlive{worker, generation});
+      if (!slot->hung) tell_agent(node, WorkerAlive{worker, generation});
       push(now_ + Duration{options_.agent.silence_limit.ns / 4}, Kind::alive, event.slot,
            event.generation);
       return;
@@ -216,8 +266,9 @@ void World::happen(const WorldEvent& event) {
 /// Nothing is asked, said or computed any more, and every worker serves.
 bool World::is_quiet() const {
   if (!arrivals_done_ || ledger_.open() > 0 || in_flight_ > 0) return false;
-  return std::ranges::all_of(
+  const bool serve = std::ranges::all_of(
       slots_, [](const Slot& s) { return s.serving && !s.hung && !s.device->is_busy(); });
+  return serve && (options_.cluster.is_plain() || (is_healed() && kv_at_rest().empty()));
 }
 
 SimulateReport World::run() {
@@ -234,7 +285,7 @@ SimulateReport World::run() {
     const Time last = std::max(heal_at(), last_arrival_);
     if (arrivals_done_ && now_ - last > options_.converge_within) {
       violated("no convergence: " + std::to_string(ledger_.open()) +
-               " requests are open, the first is " + ledger_.first_open());
+               " requests are open, the first is " + ledger_.first_open() + "; " + kv_at_rest());
     }
   }
   if (!quiet)
@@ -248,6 +299,12 @@ SimulateReport World::run() {
                " blocks, " + std::to_string(slot.device->open_sequences()) + " sequences");
     }
   }
+  std::uint64_t ended = report_.bytes_received;
+  for (const auto& [why, bytes] : report_.bytes_dropped) ended += bytes;
+  if (report_.violation.empty() && ended != report_.bytes_sent) {
+    violated(std::to_string(report_.bytes_sent) + " bytes of KV were sent, " +
+             std::to_string(ended) + " were received or dropped by a named fault");
+  }
   return report();
 }
 
@@ -259,6 +316,7 @@ SimulateReport World::report() {
   for (const Slot& slot : slots_) {
     report_.preemptions += slot.preemptions + (slot.core ? slot.core->load().preemptions : 0);
   }
+  report_.split = gateway_.counters().split;
   report_.virtual_seconds = Duration{now_.ns}.seconds();
   if (now_.ns > 0)
     report_.tokens_per_second = static_cast<double>(ledger_.tokens) / report_.virtual_seconds;

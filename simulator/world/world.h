@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// World: one node's gateway, agent and workers under a virtual clock. Performs the cores' effects
-// on a modelled network and modelled devices, injects faults until it heals, and checks invariants.
-// Owns all modelled state; decides nothing that a core decides.
+// World: nodes with a gateway, agents and workers under a virtual clock. Performs the cores'
+// effects on a modelled network and modelled devices, injects faults until it heals, and checks
+// invariants. Owns all modelled state; decides nothing that a core decides.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "daemon/control/peer_relay.h"
 #include "simulator/world/device_model.h"
 #include "simulator/world/event_queue.h"
+#include "simulator/world/kv_model.h"
 #include "simulator/world/ledger.h"
+#include "simulator/world/network.h"
 #include "simulator/world/run.h"
 #include "simulator/world/workload.h"
 
@@ -32,22 +36,51 @@ class World {
     bool alive = false, serving = false, hung = false;
     std::optional<WorkerCore> core;
     std::optional<DeviceModel> device;
+    std::optional<KvModel> kv;  ///< none in a plain world
+    WorkerConfig config;
+    WorkerRole role = WorkerRole::aggregated;
+    std::uint32_t node = 0;
+    Time tick = kNever;
     Time slow_until;
     Time sent_to, sent_from;  ///< latest arrival of its two streams, which keep their order
     std::uint64_t preemptions = 0;
+  };
+  struct Node {
+    bool alive = true;
+    std::uint64_t incarnation = 0;
+    std::optional<AgentCore> agent;
+    std::optional<PeerRelay> relay;  ///< none in a plain world
+    Time agent_tick = kNever, relay_tick = kNever;
+    bool agent_told = false;
+  };
+  /// Between two nodes, a < b. Directions: 0 from a to b, 1 from b to a.
+  struct Link {
+    bool up = true;
+    bool severed[2] = {};       ///< words vanish
+    bool data_severed[2] = {};  ///< KV stands still
+    bool data_reset = false;    ///< KV fails at once
+    std::uint64_t epoch = 0;    ///< of the connection
   };
 
   // world.cc: the loop and the cores
   void start();
   void happen(const WorldEvent& event);
+  void happen_to_worker(const WorldEvent& event);
   void arrive();
   bool is_quiet() const;
   void tell_gateway(const GatewayEvent& event);
-  void tell_agent(const AgentEvent& event);
+  void tell_agent(std::uint32_t node, const AgentEvent& event);
   void tell_worker(std::uint32_t slot, const WorkerEvent& event);
   template <typename Event, typename Effects>
   void note(std::uint64_t instance, const Event& event, const Effects& effects);
   void arm_ticks();
+  /// Later, whoever lives then.
+  void after(Duration wait, std::function<void()> action);
+  /// Later, if that process still lives and is not hung.
+  void after_in(Slot& slot, Duration wait, std::function<void(Slot&)> action);
+  Duration some(std::int64_t most_us) {
+    return microseconds(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most_us))));
+  }
   void violated(const std::string& what);
   SimulateReport report();
 
@@ -56,23 +89,17 @@ class World {
   void perform(Deliver& effect) { violated(ledger_.told(now_, effect)); }
   void perform(Finish& effect) { violated(ledger_.told(now_, effect)); }
   void perform(SendWorker& effect);
+  void to_process(SendWorker& effect);
   void perform(Spawn& effect);
   void perform(AskStop& effect);
   void perform(Kill& effect);
-  void perform(AnnounceUp& effect) {
-    tell_gateway(WorkerUp{effect.worker, effect.generation, effect.ready});
-  }
-  void perform(AnnounceDown& effect) { tell_gateway(WorkerDown{effect.worker, effect.generation}); }
+  void perform(AnnounceUp& effect);
+  void perform(AnnounceDown& effect);
   void perform(std::uint32_t slot, OpenSequence& effect);
   void perform(std::uint32_t slot, CloseSequence& effect);
   void perform(std::uint32_t slot, RunStep& effect);
   void perform(std::uint32_t slot, Report& effect);
   void perform(std::uint32_t slot, Drained& effect);
-  void perform(std::uint32_t, FetchKv&) { violated("a fetch where no request is split"); }
-  void perform(std::uint32_t, ExportKv&) { violated("an export where no request is split"); }
-  void perform(std::uint32_t, AbandonFetch&) {}
-  void perform(std::uint32_t, AdvanceExport&) {}
-  void perform(std::uint32_t, EndExport&) {}
   Slot* process(WorkerId worker, Generation generation);
   std::uint32_t index(const Slot& slot) const {
     return static_cast<std::uint32_t>(&slot - slots_.data());
@@ -80,8 +107,64 @@ class World {
   void serve(Slot& slot);
   void step_done(Slot& slot);
   void end_process(Slot& slot, const std::string& how);
-  WorkerSpec spec_of(std::uint32_t slot) const;
-  Desired desired() const;
+  Desired desired(std::uint32_t node) const;
+
+  // world_cluster.cc: nodes, and the words between them
+  void start_node(std::uint32_t node);
+  void tell_relay(std::uint32_t node, RelayEvent event);
+  void send_peer(std::uint32_t node, SendPeer& effect);
+  void from_worker(Slot& slot, Generation generation, FromWorker message);
+  void end_node(std::uint32_t node);
+  void cut_link(std::uint32_t a, std::uint32_t b);
+  void restore_link(std::uint32_t a, std::uint32_t b);
+  void link_up(std::uint32_t a, std::uint32_t b);
+  Link& link(std::uint32_t a, std::uint32_t b) {
+    return links_[std::size_t{std::min(a, b)} * nodes_.size() + std::max(a, b)];
+  }
+  bool carries(std::uint32_t from, std::uint32_t to) {
+    return from == to || !link(from, to).data_severed[from < to ? 0 : 1];
+  }
+
+  // world_transfers.cc: KV between workers
+  void perform(std::uint32_t slot, FetchKv& effect);
+  void perform(std::uint32_t slot, ExportKv& effect);
+  void perform(std::uint32_t slot, AbandonFetch& effect) { post(slots_[slot], effect); }
+  void perform(std::uint32_t slot, AdvanceExport& effect);
+  void perform(std::uint32_t slot, EndExport& effect) { post(slots_[slot], effect); }
+  void perform_kv(Slot& slot, SendKv& effect);
+  void perform_kv(Slot& slot, AttachSource& effect);
+  void perform_kv(Slot& slot, DetachSource& effect);
+  void perform_kv(Slot& slot, MoveKv& effect);
+  void perform_kv(Slot& slot, CancelMove& effect);
+  void perform_kv(Slot& slot, FencePeer& effect);
+  void perform_kv(Slot& slot, FenceOverdue& effect);
+  void perform_kv(Slot& slot, OpenLease& effect);
+  void perform_kv(Slot& slot, StampKv& effect);
+  void perform_kv(Slot& slot, CloseLease& effect);
+  void perform_kv(Slot& slot, FetchDone& effect);
+  void perform_kv(Slot& slot, ExportDone& effect);
+  void serve_kv(Slot& slot);
+  /// To the transfer thread of the process, and to its engine thread.
+  void post(Slot& slot, TransferEvent event);
+  void post_engine(Slot& slot, WorkerEvent event);
+  void tell_transfer(Slot& slot, const TransferEvent& event);
+  void letter(Slot& slot, KvLetter& letter);
+  void layers_ready(Slot& slot);
+  WorkerRef ref(const Slot& slot) const { return {WorkerId{index(slot) + 1}, slot.generation}; }
+
+  // world_moves.cc: bytes of KV
+  void begin_flight(std::uint64_t flight);
+  void read_stamps(KvFlight& flight, Slot& source);
+  void read_rows(KvFlight& flight, Slot& source);
+  void land(std::uint64_t flight);
+  void give_up(std::uint64_t flight, MoveVerdict verdict, const char* why);
+  void drop(std::uint64_t flight, const char* why);
+  void process_gone(const Slot& slot);
+  void data_cut(std::uint32_t a, std::uint32_t b);
+  void data_restored(std::uint32_t a, std::uint32_t b);
+  void network_moves();
+  void arm_network();
+  std::string kv_at_rest() const;
 
   // world_faults.cc: the network and what goes wrong
   enum class Direction { to_worker, from_worker };
@@ -107,18 +190,25 @@ class World {
   Workload workload_;
   Ledger ledger_;
   GatewayCore gateway_;
-  AgentCore agent_;
+  std::vector<Node> nodes_;
+  std::vector<Link> links_;  ///< [nodes, nodes]
   std::vector<Slot> slots_;
   Parcels<ToWorker> to_worker_;
-  Parcels<StepReport> from_worker_;
+  Parcels<FromWorker> from_worker_;
+  Parcels<std::function<void()>> actions_;
+  Network network_;
+  std::map<std::uint64_t, KvFlight> flights_;  ///< moves that may still land
+  std::uint64_t last_flight_ = 0;
+  Time network_tick_ = kNever;
   std::uint64_t in_flight_ = 0;
   bool arrivals_done_ = false;
-  bool agent_told_ = false;
   Time last_arrival_;
-  Time gateway_tick_ = kNever, agent_tick_ = kNever;
+  Time gateway_tick_ = kNever;
   std::vector<WorkerEffects> worker_effects_;  ///< reused; one per depth of nesting
   std::vector<GatewayEffects> gateway_effects_;
   std::vector<AgentEffects> agent_effects_;
+  std::vector<RelayEffects> relay_effects_;
+  std::vector<TransferEffects> transfer_effects_;
   std::size_t depth_ = 0;
   Recorder recorder_;
   std::map<std::pair<CoreKind, std::uint64_t>, std::uint64_t> hashes_;

@@ -45,7 +45,7 @@ void World::send(Slot& slot, Direction direction, std::uint64_t parcel) {
       twin = to_worker_.put(message);
       parcel = to_worker_.put(std::move(message));
     } else {
-      StepReport report = from_worker_.take(parcel);
+      FromWorker report = from_worker_.take(parcel);
       twin = from_worker_.put(report);
       parcel = from_worker_.put(std::move(report));
     }
@@ -88,8 +88,20 @@ void World::strike(Kind kind) {
       arm_fault(kind, faults.worker_roll_gap);
       ++report_.faults["worker-roll"];
       slot.spec.options["roll"] = std::to_string(report_.faults["worker-roll"]);
-      tell_agent(desired());
+      tell_agent(slot.node, desired(slot.node));
       return;
+    case Kind::node_death:
+      arm_fault(kind, faults.node_death_gap);
+      if (nodes_.size() > 1)
+        end_node(1 + static_cast<std::uint32_t>(rng_.below(nodes_.size() - 1)));
+      return;
+    case Kind::link_cut: {
+      arm_fault(kind, faults.link_cut_gap);
+      if (nodes_.size() < 2) return;
+      const auto a = static_cast<std::uint32_t>(rng_.below(nodes_.size()));
+      const auto b = static_cast<std::uint32_t>(rng_.below(nodes_.size() - 1));
+      return cut_link(a, b < a ? b : b + 1);
+    }
     default:
       return;
   }
@@ -105,27 +117,53 @@ void World::check_worker(std::uint32_t i) {
   for (const WorkerAudit::Held& held : audit.sequences) {
     for (const BlockId block : held.blocks) ++references[block.value];
   }
+  std::vector<std::uint8_t> moving(references.size());  // 1: may be read, 2: may be written
+  for (const WorkerAudit::Transfer& t : audit.transfers) {
+    for (const BlockId block : t.blocks) {
+      if (t.is_orphan) ++references[block.value];
+      moving[block.value] |= t.is_fetch ? 2 : t.is_orphan ? 1 : 0;
+    }
+  }
   std::uint32_t used = 0;
   for (std::size_t b = 0; b < references.size(); ++b) {
     const std::string block = name + "block " + std::to_string(b);
     if (references[b] != audit.references[b]) {
-      return violated(block + " is in " + std::to_string(references[b]) + " sequences but has " +
-                      std::to_string(audit.references[b]) + " references");
+      return violated(block + " is in " + std::to_string(references[b]) +
+                      " sequences and transfers but has " + std::to_string(audit.references[b]) +
+                      " references");
     }
     if (references[b] > 1 && !audit.published[b])
       return violated(block + " is in two sequences while it may still be written");
+    if (moving[b] > 1 && (references[b] != 1 || audit.published[b]))
+      return violated(block + " may be written by a transfer but is not its own");
     used += references[b] > 0 ? 1 : 0;
+  }
+  if (slot.kv) {
+    for (const auto& [id, blocks] : slot.kv->exports) {
+      for (const BlockId b : blocks)
+        if (references[b.value] == 0)
+          return violated(name + "block " + std::to_string(b.value) + " of an export is free");
+    }
+    for (const auto& [id, fetch] : slot.kv->fetches) {
+      for (std::size_t b = fetch.begin / slot.config.block_tokens; b < fetch.blocks.size(); ++b)
+        if (moving[fetch.blocks[b].value] < 2)
+          return violated(name + "block " + std::to_string(fetch.blocks[b].value) +
+                          " of a fetch is the fetch's no more");
+    }
   }
   if (used + audit.cached + audit.free != references.size())
     return violated(name + "used, cached and free blocks are not all blocks");
   if (!slot.device->is_busy()) return;
   for (const StepSequence& s : slot.device->step().sequences) {
-    const std::uint32_t first = s.start / options_.worker.block_tokens;
+    const std::uint32_t first = s.start / slot.config.block_tokens;
     for (std::uint32_t b = 0; b < s.blocks.size(); ++b) {
       const std::uint32_t block = s.blocks[b].value;
       if (references[block] == 0)
         return violated(name + "block " + std::to_string(block) +
                         " was freed while a step uses it");
+      if (b >= first && moving[block] != 0)
+        return violated(name + "block " + std::to_string(block) +
+                        " is written by a step while a transfer uses it");
       if (b >= first && (references[block] != 1 || audit.published[block])) {
         return violated(name + "block " + std::to_string(block) +
                         " is written by a step but is not one sequence's own");
@@ -141,6 +179,8 @@ void World::check_gateway() {
   }
   if (gateway_.live_requests() > options_.gateway.max_requests)
     violated("the gateway admitted too many requests");
+  if (gateway_.counters().divergences > 0)
+    violated("the decode side drew another token than the prefill side");
 }
 
 }  // namespace infos

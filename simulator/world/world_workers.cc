@@ -13,13 +13,35 @@ World::Slot* World::process(WorkerId worker, Generation generation) {
   return slot.alive && slot.generation == generation ? &slot : nullptr;
 }
 
-Desired World::desired() const {
+Desired World::desired(std::uint32_t node) const {
   Desired wish;
-  for (const Slot& slot : slots_) wish.workers.push_back(slot.spec);
+  for (const Slot& slot : slots_)
+    if (slot.node == node) wish.workers.push_back(slot.spec);
   return wish;
 }
 
+/// The gateway speaks.
 void World::perform(SendWorker& effect) {
+  if (options_.cluster.is_plain()) return to_process(effect);
+  tell_relay(0, GatewaySays{std::move(effect)});
+}
+
+void World::perform(AnnounceUp& effect) {
+  if (options_.cluster.is_plain())
+    return tell_gateway(WorkerUp{effect.worker, effect.generation, effect.ready});
+  const std::uint32_t node = slots_[effect.worker.value - 1].node;
+  tell_relay(node, LocalUp{{effect.worker, effect.generation}, effect.ready});
+}
+
+void World::perform(AnnounceDown& effect) {
+  if (options_.cluster.is_plain())
+    return tell_gateway(WorkerDown{effect.worker, effect.generation});
+  const std::uint32_t node = slots_[effect.worker.value - 1].node;
+  tell_relay(node, LocalDown{{effect.worker, effect.generation}, effect.why});
+}
+
+/// The daemon hands over a message.
+void World::to_process(SendWorker& effect) {
   Slot* slot = process(effect.worker, effect.generation);
   if (slot) send(*slot, Direction::to_worker, to_worker_.put(std::move(effect.message)));
 }
@@ -52,21 +74,26 @@ void World::serve(Slot& slot) {
   if (slot.serving || slot.hung) return;
   slot.serving = true;
   const std::uint32_t i = index(slot);
-  slot.core.emplace(options_.worker);
-  slot.device.emplace(options_.device, options_.worker, options_.checks, rng_.next());
+  const bool plain = options_.cluster.is_plain();
+  slot.core.emplace(slot.config);
+  slot.tick = kNever;
+  slot.device.emplace(options_.device, slot.config, options_.checks, plain ? 1 : kModelLayers,
+                      rng_.next());
+  if (!plain) serve_kv(slot);
   if (options_.record == SimulateOptions::Record::on)
-    report_.recording += recorder_.start(i + 1, options_.worker);
+    report_.recording += recorder_.start(i + 1, slot.config);
   hashes_.erase({CoreKind::worker, i + 1});
   WorkerReady ready;
   ready.model = "model";
   ready.device = "modelled";
   ready.max_context = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      options_.worker.max_context,
-      std::uint64_t{options_.worker.kv_blocks} * options_.worker.block_tokens));
-  ready.block_tokens = options_.worker.block_tokens;
+      slot.config.max_context, std::uint64_t{slot.config.kv_blocks} * slot.config.block_tokens));
+  ready.block_tokens = slot.config.block_tokens;
+  ready.role = slot.role;
+  ready.kv_bytes_per_token = options_.cluster.kv_bytes_per_token;
   ready.load = slot.core->load();
   push(now_ + Duration{options_.agent.silence_limit.ns / 4}, Kind::alive, i, slot.generation.value);
-  tell_agent(WorkerServing{WorkerId{i + 1}, slot.generation, ready});
+  tell_agent(slot.node, WorkerServing{WorkerId{i + 1}, slot.generation, ready});
 }
 
 /// The process is gone now; the agent learns of it a little later.
@@ -74,6 +101,7 @@ void World::end_process(Slot& slot, const std::string&) {
   if (!slot.alive) return;
   slot.alive = slot.serving = slot.hung = false;
   if (slot.core) slot.preemptions += slot.core->load().preemptions;
+  if (!options_.cluster.is_plain()) process_gone(slot);
   // Not destroyed here: its own effects may be under way.
   push(now_ + microseconds(static_cast<std::int64_t>(rng_.below(50'000)) + 1), Kind::exited,
        index(slot), slot.generation.value);
@@ -106,6 +134,9 @@ void World::perform(std::uint32_t slot, RunStep& effect) {
   if (!wrong.empty()) return violated("worker " + std::to_string(slot + 1) + " ran " + wrong);
   ++report_.steps;
   push(now_ + s.device->duration(), Kind::step_done, slot, s.generation.value);
+  if (s.kv && !s.kv->exports.empty()) {
+    after_in(s, Duration{s.device->duration().ns / 2}, [this](Slot& of) { layers_ready(of); });
+  }
 }
 
 void World::perform(std::uint32_t slot, Report& effect) {

@@ -22,14 +22,62 @@ TEST(World, NoFaults_EveryRequestIsAnsweredInFull) {
   EXPECT_GT(report.cached_tokens, 0U);
 }
 
+SimulateOptions two_pools() {
+  SimulateOptions options;
+  options.workers = 4;
+  options.cluster.nodes = 3;
+  options.cluster.prefill_workers = 2;
+  options.cluster.prefill_block_tokens = 8;
+  options.workload.requests = 80;
+  options.workload.prompt_tokens_min = 100;
+  options.checks = SimulateOptions::Checks::every_event;
+  options.worker.kv_blocks = 200;
+  return options;
+}
+
+TEST(World, TwoPoolsWithoutFaults_FetchWhatTheOtherComputed) {
+  const SimulateReport report = simulate(two_pools());
+  EXPECT_EQ(report.violation, "");
+  EXPECT_EQ(report.outcomes.at("length") + report.outcomes.at("stop"), 80U) << to_json(report);
+  EXPECT_EQ(report.retries, 0U);
+  EXPECT_GT(report.split, 40U);
+  EXPECT_GT(report.fetched_tokens, report.split * 50) << to_json(report);
+  EXPECT_GT(report.bytes_received, 0U);
+  EXPECT_EQ(report.bytes_received, report.bytes_sent) << to_json(report);
+}
+
+TEST(World, EveryMoveIsCorruptSomewhere_IsComputedInstead) {
+  SimulateOptions options = two_pools();
+  options.faults.move_corrupt = 1;
+  options.heal_after = seconds(1000);
+  const SimulateReport report = simulate(options);
+  EXPECT_EQ(report.outcomes.at("length") + report.outcomes.at("stop"), 80U) << to_json(report);
+  EXPECT_EQ(report.violation, "");
+  EXPECT_GT(report.split, 0U);
+  EXPECT_LT(report.fetched_tokens, report.split * 20) << "more than the sound blocks before it";
+}
+
+TEST(World, OnePoolIsLost_TheOtherServesAlone) {
+  for (const std::uint32_t prefill : {0U, 1U}) {
+    SimulateOptions options = two_pools();
+    options.workers = 1;  // all that is left
+    options.cluster.prefill_workers = prefill;
+    options.workload.requests = 20;
+    options.workload.requests_per_second = 2;
+    const SimulateReport report = simulate(options);
+    EXPECT_EQ(report.violation, "");
+    EXPECT_EQ(report.outcomes.at("length") + report.outcomes.at("stop"), 20U) << to_json(report);
+  }
+}
+
 TEST(World, Swarm_NoSeedBreaksAnInvariant) {
   FuzzOptions options;
-  options.seeds = 40;
+  options.seeds = 60;
   const FuzzReport report = fuzz(options);
   for (const FuzzFailure& f : report.failures) {
     ADD_FAILURE() << f.violation << "\nrerun: infos simulate --fuzz --seeds 1 --seed " << f.seed;
   }
-  EXPECT_EQ(report.faults.size(), 12U) << "a kind of fault never struck: " << to_json(report);
+  EXPECT_EQ(report.faults.size(), 26U) << "a kind of fault never struck: " << to_json(report);
   for (const char* outcome :
        {"stop", "length", "cancelled", "rejected-400", "rejected-404", "rejected-429"}) {
     EXPECT_TRUE(report.outcomes.contains(outcome))
