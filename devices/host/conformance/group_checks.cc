@@ -69,11 +69,12 @@ struct SumRank {
     return {};
   }
 
-  Status run(std::uint32_t tokens) {
+  Status run(std::uint32_t tokens, std::uint64_t deadline_ns) {
     batch = make_batch({{0, 0, random_tokens(tokens, kVocab, 5)}}, kStride);
     std::fill(batch.logits.begin(), batch.logits.end(), kUntouched);
     infos_batch view = batch.view();
     view.logits_stride = kStride;
+    view.deadline_ns = deadline_ns;
     return program.execute(kv, view);
   }
 };
@@ -96,14 +97,17 @@ std::string wrong_sums(const SumRank& rank) {
   return {};
 }
 
-/// Runs all ranks but `missing` at once; what each says.
+/// Runs all ranks at once, `late` with a deadline long ago, as a host does: a rank that fails
+/// breaks the group. What each says.
 std::vector<Status> run_ranks(std::vector<SumRank>& ranks, Collective& collective,
-                              std::uint32_t tokens, std::uint32_t missing) {
+                              std::uint32_t tokens, std::uint32_t late) {
   std::vector<Status> said(kRanks);
   std::vector<std::thread> threads;
   for (std::uint32_t r = 0; r < kRanks; ++r)
-    if (r != missing) threads.emplace_back([&, r] { said[r] = ranks[r].run(tokens); });
-  if (missing < kRanks) collective.fail();
+    threads.emplace_back([&, r] {
+      said[r] = ranks[r].run(tokens, r == late ? 1 : 0);
+      if (!said[r].ok()) collective.fail();
+    });
   for (std::thread& thread : threads) thread.join();
   return said;
 }
@@ -132,6 +136,8 @@ Verdict group_sums(const Plugin& plugin, const std::string& options) {
     }
     const auto failed = run_ranks(ranks, collective, tokens, 1);
     if (failed[0].ok() || failed[2].ok()) return fail("a rank computes without one that failed");
+    if (failed[1].ok() || failed[1].error().code != ErrorCode::deadline_exceeded)
+      return fail("a rank whose deadline has passed does not say so");
     collective.reset();
   }
   return pass();
