@@ -181,8 +181,12 @@ void TransferCore::State::stamp(LeaseId id, Lease& lease, TransferEffects& out) 
     out.push_back(std::move(wish));
     wish = StampKv{};
   };
-  for (std::uint32_t i = 0; i < lease.joined; ++i) {
+  for (std::uint32_t i = lease.wished; i < lease.joined; ++i) {
     StampBook::Entry& entry = *stamps.find(of.blocks[i]);
+    if (i == lease.wished && entry.requested == config.identity.layers) {
+      ++lease.wished;
+      continue;
+    }
     const std::uint32_t layers = of.final_layers[i];
     if (layers <= entry.requested) {
       flush();
@@ -200,20 +204,30 @@ void TransferCore::State::stamp(LeaseId id, Lease& lease, TransferEffects& out) 
 void TransferCore::State::on(Time, const Stamped& event, TransferEffects&) {
   const auto at = pending_stamps.find(event.id);
   if (at == pending_stamps.end()) return;
+  bool shared = false;
   for (const BlockId block : at->second.blocks) {
     StampBook::Entry* entry = stamps.find(block);
-    if (entry) entry->stamped = std::max(entry->stamped, at->second.layers);
+    if (!entry) continue;
+    entry->stamped = std::max(entry->stamped, at->second.layers);
+    shared = shared || entry->leases > 1;
   }
+  for (auto& [id, lease] : leases)
+    if (shared || id == at->second.lease) lease.look = true;
   pending_stamps.erase(at);
-  for (auto& [id, lease] : leases) lease.look = true;  // blocks may be under several
 }
 
 /// What the clock says now, if it is new or was asked for.
 void TransferCore::State::say_advance(Time now, LeaseId id, Lease& lease, TransferEffects& out) {
   const Export& of = exports.at(lease.of);
   std::vector<KvReady> ready;
-  for (std::uint32_t i = 0; i < lease.joined; ++i) {
-    const std::uint32_t layers = std::min(stamps.find(of.blocks[i])->stamped, of.final_layers[i]);
+  const std::uint32_t all = config.identity.layers;
+  const auto layers_of = [&](std::uint32_t i) {
+    return std::min(stamps.find(of.blocks[i])->stamped, of.final_layers[i]);
+  };
+  while (lease.whole < lease.joined && layers_of(lease.whole) == all) ++lease.whole;
+  if (lease.whole > 0) ready.push_back({lease.whole, all});
+  for (std::uint32_t i = lease.whole; i < lease.joined; ++i) {
+    const std::uint32_t layers = layers_of(i);
     if (ready.empty() || ready.back().layers != layers) ready.push_back({0, layers});
     ++ready.back().blocks;
   }
@@ -293,8 +307,11 @@ void TransferCore::State::close_lease(LeaseId id, TransferEffects& out) {
     pending = pending_stamps.erase(pending);
   }
   out.push_back(std::move(close));
-  if (shared)
-    for (auto& [other, state] : leases) stamp(other, state, out);
+  if (!shared) return;
+  for (auto& [other, state] : leases) {
+    state.wished = 0;
+    stamp(other, state, out);
+  }
 }
 
 void TransferCore::State::end_export(EffectId id, const std::string& message,

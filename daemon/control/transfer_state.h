@@ -104,6 +104,8 @@ struct Lease {
   KvAccess access;
   Time deadline;
   std::uint32_t joined = 0;  ///< leading blocks of the export that are in the stamp book for it
+  std::uint32_t wished = 0;  ///< leading blocks of which the stamps of all layers are wished
+  std::uint32_t whole = 0;   ///< leading blocks of which all stamps are visible
   std::uint32_t acked = 0;   ///< leading blocks that the reader knows
   std::uint64_t sequence = 0;
   std::vector<KvReady> said;  ///< ready runs of the last advance
