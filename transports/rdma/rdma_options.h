@@ -2,6 +2,7 @@
 // RdmaOptions: what a transport over an RDMA library is made with.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +21,10 @@ struct RdmaOptions {
   enum class PlainText : std::uint8_t { loopback_only, allowed } plain = PlainText::loopback_only;
   /// Verbs only: queue pairs per session, 1..8.
   std::uint32_t rails = 1;
+  /// Verbs only: registrations are at most this long. 0: what the device allows.
+  std::uint64_t slice_bytes = 0;
+  /// A peer that is silent for longer is lost.
+  std::chrono::milliseconds silence{450};
 };
 
 }  // namespace infos

@@ -23,7 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBeat = 50ms;
-constexpr auto kSilence = 450ms;
 constexpr auto kAway = 100ms;    // how rarely progress() may be called
 constexpr auto kHandshake = 2s;  // TCP and TLS; beyond it the peer cannot be reached
 constexpr auto kWalk = 5ms;      // beats, silence and left-over output are looked at this often
@@ -99,8 +98,10 @@ struct SideChannel::Side {
   }
 };
 
-Result<std::unique_ptr<SideChannel>> SideChannel::listen(const std::string& host) {
+Result<std::unique_ptr<SideChannel>> SideChannel::listen(const std::string& host,
+                                                         std::chrono::milliseconds silence) {
   std::unique_ptr<SideChannel> channel(new SideChannel);
+  channel->silence_ = silence;
   AddrInfo info;
   INFOS_TRY(([&]() -> Result<int> {
     const Status status = resolve(host, 0, info);
@@ -326,7 +327,10 @@ std::size_t SideChannel::progress(Handler& handler) {
   for (const auto& [id, side] : sides_) ids.push_back(id);
   for (const SideId id : ids) {
     Side& side = *sides_.at(id);
-    if (away > away.zero()) side.heard = std::min(side.heard + away, now);
+    if (away > away.zero()) {
+      side.heard = std::min(side.heard + away, now);
+      side.began = std::min(side.began + away, now);
+    }
     std::string why;
     if (side.closed) {
       sides_.erase(id);
@@ -338,8 +342,8 @@ std::size_t SideChannel::progress(Handler& handler) {
       if (now - side.sent >= kBeat) send(id, 0, {});
       why = flush(side);
       // What has arrived while we ourselves were away counts: look before judging.
-      if (why.empty() && now - side.heard > kSilence) why = pump(id, side, handler);
-      if (why.empty() && now - side.heard > kSilence) why = "silent: stopped or cut off";
+      if (why.empty() && now - side.heard > silence_) why = pump(id, side, handler);
+      if (why.empty() && now - side.heard > silence_) why = "silent: stopped or cut off";
     }
     if (!why.empty()) lose(id, why);
   }

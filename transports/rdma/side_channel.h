@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SideChannel: small messages between two transports beside their data path: wire-up, checks of
 // grants, revocation, and life. RDMA libraries notice a stopped peer late or never; here each side
-// beats every 50 ms, a silent peer is lost after 450 ms and a dead one as soon as its kernel says.
+// beats every 50 ms, a silent peer is lost after a while and a dead one as soon as its kernel says.
 //
 // One listener per transport and TCP connections under TLS 1.3 with a pre-shared key (the secret in
 // the address), so that it may listen off loopback. Owner's thread only; never blocks; no threads.
@@ -46,8 +46,10 @@ class SideChannel {
     std::string secret;
   };
 
-  /// Listens on a numeric address, any port. Errors: invalid_argument, io.
-  static Result<std::unique_ptr<SideChannel>> listen(const std::string& host);
+  /// Listens on a numeric address, any port. A peer that is silent for longer is lost. Errors:
+  /// invalid_argument, io.
+  static Result<std::unique_ptr<SideChannel>> listen(const std::string& host,
+                                                     std::chrono::milliseconds silence);
   ~SideChannel();
 
   const Target& target() const { return self_; }
@@ -72,6 +74,7 @@ class SideChannel {
   std::string flush(Side& side);
 
   Target self_;
+  std::chrono::milliseconds silence_{};
   int listener_ = -1;
   int epoll_ = -1;
   ssl_ctx_st* server_ = nullptr;

@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kDrain = 200ms;  // after the close: requests that UCX forgot end with the worker
-constexpr auto kConnect = 2s;
+constexpr auto kConnect = 10s;  // a data path that cannot be made to a peer that lives
 constexpr int kTurnsPerPoll = 8;
 constexpr auto kPoll = 2ms;  // no more turns after that long: others wait for us
 
@@ -131,7 +131,7 @@ Result<std::unique_ptr<Transport>> UcxTransport::make(const RdmaOptions& options
   info.device = options.lanes == Lanes::rdma ? device.name : options.device;
   info.direct_bytes_min = options.lanes == Lanes::rdma ? 4096 : 32 * 1024;
   info.ops_in_flight_max = 64;
-  auto side = INFOS_TRY(SideChannel::listen(host));
+  auto side = INFOS_TRY(SideChannel::listen(host, options.silence));
   std::unique_ptr<UcxTransport> made(
       new UcxTransport(std::move(info), std::move(side), options.lanes));
   made->host_ = host;
