@@ -47,6 +47,8 @@ class Authority {
     out.authority = own_.certificate;
     out.node = issue(identity(node, roles), node_validity(unix_now()));
     out.seed = node;
+    // So long that a slow machine is not a silent peer.
+    out.liveness = {milliseconds(20), seconds(30), seconds(60)};
     out.may_say = {{kAnyoneSays, RoleSet::all()}, {kControllerSays, {Role::controller}}};
     return out;
   }
@@ -108,6 +110,8 @@ class TestNode final : private PeerListener {
     return {};
   }
   std::uint16_t port() const { return port_; }
+  /// While paused only.
+  PeerNet& net() { return *net_; }
   boost::asio::io_context& io() { return io_; }
 
   /// Waits until an event that begins with `text` has come, the `count`th of its kind.
