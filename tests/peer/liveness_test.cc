@@ -17,9 +17,9 @@ Time at(std::int64_t ms) { return Time{} + milliseconds(ms); }
 
 /// A peer whose bytes reach us, and whom our pings reach, or not, from a moment on.
 struct Course {
-  std::int64_t deaf_from = INT64_MAX;   ///< it no longer answers pings
-  std::int64_t mute_from = INT64_MAX;   ///< nothing of it comes
-  std::int64_t pause_from = INT64_MAX;  ///< this process stands still for pause_for
+  std::int64_t deaf_from = std::int64_t{1} << 40;   ///< it no longer answers pings
+  std::int64_t mute_from = std::int64_t{1} << 40;   ///< nothing of it comes
+  std::int64_t pause_from = std::int64_t{1} << 40;  ///< this process stands still for pause_for
   std::int64_t pause_for = 0;
 
   /// The first time with this verdict, in ms; -1: never within 5 s.

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -30,6 +31,7 @@ class RawClient {
                      int version = TLS1_3_VERSION)
       : context_(SSL_CTX_new(TLS_client_method())),
         socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    ::signal(SIGPIPE, SIG_IGN);  // the other side may be gone at any time
     SSL_CTX_set_min_proto_version(context_.get(), version);
     SSL_CTX_set_max_proto_version(context_.get(), version);
     if (shown) {
