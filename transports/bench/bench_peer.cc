@@ -101,20 +101,21 @@ double cpu_seconds(pid_t pid) {
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
-bool wait_until(Transport& transport, const std::function<bool()>& done) {
+bool wait_until(Transport& transport, Spin spin, const std::function<bool()>& done) {
+  const double spin_seconds = spin == Spin::brief ? kSpinSeconds : 0;
   const double limit = seconds_now() + 60;
-  double spin_until = seconds_now() + kSpinSeconds;
+  double spin_until = seconds_now() + spin_seconds;
   while (!done()) {
     const double now = seconds_now();
     if (transport.progress() > 0) {
-      spin_until = now + kSpinSeconds;
+      spin_until = now + spin_seconds;
       continue;
     }
     if (now > limit) return false;
     if (now < spin_until || !transport.arm()) continue;
     pollfd wait{transport.wait_fd(), POLLIN, 0};
     poll(&wait, 1, 5);
-    spin_until = seconds_now() + kSpinSeconds;
+    spin_until = seconds_now() + spin_seconds;
   }
   return true;
 }

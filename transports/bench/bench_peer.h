@@ -38,8 +38,10 @@ class BenchPeer {
   std::string address_, read_key_, write_key_;
 };
 
+/// How to wait: spinning is for what takes microseconds; else it takes a core from the peer.
+enum class Spin { brief, none };
 /// Drives the transport until `done`, or 60 s. Returns: whether it became true.
-bool wait_until(Transport& transport, const std::function<bool()>& done);
+bool wait_until(Transport& transport, Spin spin, const std::function<bool()>& done);
 
 double seconds_now();
 /// That the process has used, all its threads.

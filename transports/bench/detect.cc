@@ -27,14 +27,15 @@ Result<double> detect_once(const Subject& subject, int signal) {
     transport->put(remote, region, {&all, 1}, [&](OpId, Verdict) { ++ended; });
   };
   put();
-  if (!wait_until(*transport, [&] { return ended == given; }))
+  if (!wait_until(*transport, Spin::none, [&] { return ended == given; }))
     return Error{ErrorCode::deadline_exceeded, subject.name + ": the peer does not answer"};
   put();
   transport->progress();
   const double begin = seconds_now();
   kill(peer->pid(), signal);
-  const bool noticed = wait_until(
-      *transport, [&] { return transport->peer_state(id) == PeerState::lost && ended == given; });
+  const bool noticed = wait_until(*transport, Spin::none, [&] {
+    return transport->peer_state(id) == PeerState::lost && ended == given;
+  });
   if (!noticed)
     return Error{ErrorCode::deadline_exceeded, subject.name + ": the loss is not noticed"};
   return seconds_now() - begin;

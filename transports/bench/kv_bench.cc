@@ -15,6 +15,8 @@ namespace infos::bench {
 namespace {
 
 constexpr std::uint64_t kLarge = 16u << 20;  ///< from here on a figure is of bandwidth
+/// What takes longer than a wake-up is slept through.
+constexpr std::uint64_t kSpinBytesMax = 1u << 20;
 constexpr std::uint64_t kBytesPerCell = 1u << 30, kOpsPerCellMax = 4000;
 
 double load_now() {
@@ -76,10 +78,11 @@ class Link {
       else
         transport_->put(remote_, region_, pieces_, done);
     };
+    const Spin spin = row.op_bytes * row.depth < kSpinBytesMax ? Spin::brief : Spin::none;
     while (ended < ops) {
       while (given < ops && given - ended < row.depth) give();
       const std::uint64_t before = ended;
-      if (!wait_until(*transport_, [&] { return ended > before; })) break;
+      if (!wait_until(*transport_, spin, [&] { return ended > before; })) break;
     }
     if (ended < ops || not_ok > 0)
       return Error{ErrorCode::io, subject_.name + ": " + std::to_string(not_ok) + " of " +

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transports/tcp/crc32c.h"
+
 namespace infos {
 namespace {
 
@@ -24,19 +26,17 @@ Connection::~Connection() = default;
 void Connection::send_frame(FrameKind kind, std::uint64_t part, std::uint64_t offset,
                             std::span<const std::byte> payload) {
   FrameHead head{magic_kind(kind), static_cast<std::uint32_t>(payload.size()), part, offset, 0};
-  send_hash_.reset();
-  send_hash_.update(payload.data(), payload.size());
-  head.check = check_of(head, send_hash_.digest());
+  head.check = check_of(head, crc32c(0, payload.data(), payload.size()));
   const auto* bytes = reinterpret_cast<const std::byte*>(&head);
   control_.insert(control_.end(), bytes, bytes + sizeof head);
   control_.insert(control_.end(), payload.begin(), payload.end());
 }
 
-std::uint64_t Connection::hash_of(std::span<const iovec> runs) {
-  if (checksums_ == Checksums::off) return 0;
-  send_hash_.reset();
-  for (const iovec& run : runs) send_hash_.update(run.iov_base, run.iov_len);
-  return send_hash_.digest();
+std::uint64_t Connection::sum_of(std::span<const iovec> runs) const {
+  std::uint32_t crc = 0;
+  if (checksums_ == Checksums::on)
+    for (const iovec& run : runs) crc = crc32c(crc, run.iov_base, run.iov_len);
+  return crc;
 }
 
 /// The next bytes of the part, as a frame of the batch.
@@ -58,7 +58,7 @@ void Connection::add_data_frame(PartOut& part) {
     }
   }
   head.bytes = static_cast<std::uint32_t>(bytes);
-  head.check = check_of(head, hash_of({batch_.data() + first, batch_.size() - first}));
+  head.check = check_of(head, sum_of({batch_.data() + first, batch_.size() - first}));
   part.sent += bytes;
   bytes_out += bytes;
 }

@@ -13,7 +13,6 @@
 
 #include "topology/base/ids.h"
 #include "topology/base/units.h"
-#include "transports/tcp/frame_hash.h"
 #include "transports/tcp/stream.h"
 #include "transports/tcp/wire.h"
 #include "transports/transport.h"
@@ -96,7 +95,7 @@ class Connection {
   void fill_batch();
   void add_data_frame(PartOut& part);
   void own_batch();
-  std::uint64_t hash_of(std::span<const iovec> runs);
+  std::uint64_t sum_of(std::span<const iovec> runs) const;
   // connection_receive.cc
   bool take_head();
   void target(std::vector<iovec>& into);
@@ -107,7 +106,6 @@ class Connection {
   std::unique_ptr<Stream> stream_;
   ConnectionOwner& owner_;
   const Checksums checksums_;
-  FrameHash send_hash_, hash_;
 
   // sending
   std::vector<std::byte> control_;        ///< whole frames that wait
@@ -123,7 +121,7 @@ class Connection {
   std::size_t head_got_ = 0;
   FrameHead head_;  ///< of the frame whose payload is being read
   bool in_payload_ = false;
-  std::uint32_t payload_got_ = 0;
+  std::uint32_t payload_got_ = 0, payload_crc_ = 0;
   std::vector<std::byte> payload_;  ///< of a control frame
   std::vector<std::byte> scratch_;  ///< where discarded bytes go
   std::map<std::uint64_t, PartIn> parts_in_;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "transports/tcp/connection.h"
+#include "transports/tcp/crc32c.h"
 
 namespace infos {
 namespace {
@@ -28,8 +29,7 @@ bool Connection::take_head() {
   } else {
     payload_.resize(head_.bytes);
   }
-  hash_.reset();
-  payload_got_ = 0;
+  payload_got_ = payload_crc_ = 0;
   in_payload_ = true;
   return head_.bytes > 0 || finish_frame();
 }
@@ -87,7 +87,7 @@ void Connection::took(std::size_t bytes) {
   if (checksums_ == Checksums::on || !is_data) {
     for (const iovec& run : into_) {
       const std::size_t take = std::min(left, run.iov_len);
-      hash_.update(run.iov_base, take);
+      payload_crc_ = crc32c(payload_crc_, run.iov_base, take);
       left -= take;
       if (left == 0) break;
     }
@@ -101,7 +101,7 @@ bool Connection::finish_frame() {
   in_payload_ = false;
   const FrameKind kind = kind_of(head_);
   const bool checked = checksums_ == Checksums::on || kind != FrameKind::data;
-  if (check_of(head_, checked ? hash_.digest() : 0) != head_.check) {
+  if (check_of(head_, checked ? payload_crc_ : 0) != head_.check) {
     corrupt_ = true;
     return false;
   }

@@ -30,7 +30,7 @@ struct FrameHead {
   std::uint32_t bytes = 0;       ///< of the payload
   std::uint64_t part = 0;
   std::uint64_t offset = 0;  ///< data: of the part; verdict: Verdict
-  std::uint64_t check = 0;   ///< XXH3-64 of the payload, and the fields above mixed in
+  std::uint64_t check = 0;   ///< CRC-32C of the payload, and the fields above mixed in
 };
 static_assert(sizeof(FrameHead) == 32);
 
@@ -62,9 +62,9 @@ constexpr std::uint32_t magic_kind(FrameKind kind) {
 constexpr FrameKind kind_of(const FrameHead& head) {
   return static_cast<FrameKind>(head.magic_kind & 0xFF);
 }
-/// The check of a frame whose payload has this hash.
-constexpr std::uint64_t check_of(const FrameHead& head, std::uint64_t payload_hash) {
-  std::uint64_t mixed = payload_hash;
+/// The check of a frame whose payload has this sum.
+constexpr std::uint64_t check_of(const FrameHead& head, std::uint64_t payload_sum) {
+  std::uint64_t mixed = payload_sum;
   for (const std::uint64_t field :
        {std::uint64_t{head.magic_kind} << 32 | head.bytes, head.part, head.offset}) {
     mixed = (mixed ^ field) * 0x9E3779B97F4A7C15ULL;
