@@ -153,29 +153,33 @@ class Bench {
   }
 
  private:
-  void note_limit(const std::string& name, double rate, double cpu_ns = 0) {
+  void note_limit(const std::string& name, const RawRate& rate) {
     KvLimit& limit = limits_[name];
     limit.name = name;
-    limit.bytes_per_second = std::max(limit.bytes_per_second, rate);
-    if (limit.cpu_ns_per_byte == 0 || cpu_ns < limit.cpu_ns_per_byte)
-      limit.cpu_ns_per_byte = cpu_ns;
+    limit.bytes_per_second = std::max(limit.bytes_per_second, rate.bytes_per_second);
+    if (limit.cpu_ns_per_byte == 0 || rate.cpu_ns_per_byte < limit.cpu_ns_per_byte)
+      limit.cpu_ns_per_byte = rate.cpu_ns_per_byte;
   }
 
   Status measure_limits() {
     progress_("yardsticks, round " + round_);
     const std::uint64_t bytes = options_.memory_bytes;
-    const TouchedMemory source(bytes), destination(bytes);
-    const std::span from = source.bytes(), to = destination.bytes();
     const std::string threads = std::to_string(options_.copy_threads);
-    note_limit("memcpy, 1 thread", copy_rate(to, from, CopyKind::memcpy_libc, 1));
-    note_limit("streaming copy, 1 thread", copy_rate(to, from, CopyKind::streaming, 1));
-    note_limit("streaming copy, " + threads + " threads",
-               copy_rate(to, from, CopyKind::streaming, options_.copy_threads));
+    {
+      const TouchedMemory source(bytes, TouchedMemory::Kind::shared);
+      const TouchedMemory destination(bytes, TouchedMemory::Kind::shared);
+      const auto copy = [&](const std::string& name, CopyKind kind, std::uint32_t count) {
+        note_limit(name, copy_rate(destination.bytes(), source.bytes(), kind, count));
+      };
+      copy("memcpy, 1 thread", CopyKind::memcpy_libc, 1);
+      copy("streaming copy, 1 thread", CopyKind::streaming, 1);
+      copy("streaming copy, " + threads + " threads", CopyKind::streaming, options_.copy_threads);
+    }
+    const TouchedMemory into(bytes, TouchedMemory::Kind::anonymous);
     for (const std::uint64_t piece : {std::uint64_t{256 * 1024}, options_.piece_bytes}) {
       if (piece == 0) continue;
       const RawTcpOptions raw{bytes, bytes, piece};
-      const RawRate rate = INFOS_TRY(raw_tcp_rate(raw, to));
-      note_limit(raw_name(piece), rate.bytes_per_second, rate.cpu_ns_per_byte);
+      note_limit(raw_name(piece), INFOS_TRY(raw_tcp_rate(raw, into.bytes())));
     }
     return {};
   }
@@ -222,7 +226,7 @@ class Bench {
         progress_(std::string(c.name) + " " + test + ", round " + round_);
         const auto rate = perftest_rate({c.transports, test, c.bytes, c.iterations});
         if (rate.ok())
-          note_limit(c.name, *rate);
+          note_limit(c.name, {*rate, 0});
         else
           note(std::string(c.name) + " " + test + ": " + rate.error().message);
       }

@@ -58,15 +58,17 @@ void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-/// The iovecs of one frame: its head, then pieces from here on; one piece apart from the next, so
-/// that the kernel cannot join them.
-void gather(std::span<std::byte> memory, std::uint64_t piece, std::uint64_t& at, std::byte* head,
-            std::vector<iovec>& out) {
+/// Where the pieces of frames lie: one after the other, or all over the memory.
+enum class Order { walk, jump };
+
+/// The iovecs of one frame: its head, then pieces from the `next` one on.
+void gather(std::span<std::byte> memory, std::uint64_t piece, Order order, std::uint64_t& next,
+            std::byte* head, std::vector<iovec>& out) {
+  const std::uint64_t pieces = memory.size() / piece;
   out.assign(1, {head, kHeadBytes});
-  for (std::uint64_t bytes = 0; bytes < kFrameBytes; bytes += piece) {
-    if (at + piece > memory.size()) at = 0;
-    out.push_back({memory.data() + at, piece});
-    at += piece;
+  for (std::uint64_t bytes = 0; bytes < kFrameBytes; bytes += piece, ++next) {
+    const std::uint64_t at = order == Order::walk ? next % pieces : next * 7919 % pieces;
+    out.push_back({memory.data() + at * piece, piece});
   }
 }
 
@@ -96,15 +98,16 @@ void tune(int fd) {
 }
 
 [[noreturn]] void send_frames(int fd, const RawTcpOptions& options) {
-  const TouchedMemory touched(options.memory_bytes);
+  const TouchedMemory touched(options.memory_bytes, TouchedMemory::Kind::anonymous);
   const std::span<std::byte> memory = touched.bytes();
   std::array<std::byte, kHeadBytes> head{};
   std::byte go{};
+  const Order order = options.piece_bytes < kFrameBytes ? Order::jump : Order::walk;
   std::vector<iovec> runs;
   while (read(fd, &go, 1) == 1) {
     std::uint64_t at = 0;
     for (std::uint64_t sent = 0; sent < options.transfer_bytes; sent += kFrameBytes) {
-      gather(memory, options.piece_bytes, at, head.data(), runs);
+      gather(memory, options.piece_bytes, order, at, head.data(), runs);
       const bool ok = move_all(runs, [&](iovec* first, std::size_t count) {
         msghdr message{};
         message.msg_iov = first;
@@ -119,17 +122,19 @@ void tune(int fd) {
 
 }  // namespace
 
-TouchedMemory::TouchedMemory(std::uint64_t bytes) {
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+TouchedMemory::TouchedMemory(std::uint64_t bytes, Kind kind) {
+  const int flags = MAP_ANONYMOUS | (kind == Kind::shared ? MAP_SHARED : MAP_PRIVATE);
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   INFOS_CHECK(mapped != MAP_FAILED);
+  madvise(mapped, bytes, MADV_HUGEPAGE);  // as the transports do
   bytes_ = {static_cast<std::byte*>(mapped), bytes};
   std::memset(mapped, 0x5A, bytes);
 }
 
 TouchedMemory::~TouchedMemory() { munmap(bytes_.data(), bytes_.size()); }
 
-double copy_rate(std::span<std::byte> to, std::span<const std::byte> from, CopyKind kind,
-                 std::uint32_t threads) {
+RawRate copy_rate(std::span<std::byte> to, std::span<const std::byte> from, CopyKind kind,
+                  std::uint32_t threads) {
   const std::size_t share = from.size() / threads / 4096 * 4096;
   const auto copy = [&](std::uint32_t i) {
     std::byte* const there = to.data() + i * share;
@@ -139,12 +144,13 @@ double copy_rate(std::span<std::byte> to, std::span<const std::byte> from, CopyK
     else
       std::memcpy(there, here, share);
   };
-  const double begin = seconds_now();
+  const double begin = seconds_now(), cpu_begin = cpu_seconds(getpid());
   std::vector<std::thread> helpers;
   for (std::uint32_t i = 1; i < threads; ++i) helpers.emplace_back(copy, i);
   copy(0);
   for (std::thread& helper : helpers) helper.join();
-  return static_cast<double>(share * threads) / (seconds_now() - begin);
+  const auto bytes = static_cast<double>(share * threads);
+  return {bytes / (seconds_now() - begin), (cpu_seconds(getpid()) - cpu_begin) * 1e9 / bytes};
 }
 
 Result<RawRate> raw_tcp_rate(const RawTcpOptions& options, std::span<std::byte> into) {
@@ -181,7 +187,7 @@ Result<RawRate> raw_tcp_rate(const RawTcpOptions& options, std::span<std::byte> 
     const double begin = seconds_now(), cpu_begin = cpu();
     ok = write(fd, &go, 1) == 1;
     for (std::uint64_t got = 0; ok && got < options.transfer_bytes; got += kFrameBytes) {
-      gather(into, options.piece_bytes, at, head.data(), runs);
+      gather(into, options.piece_bytes, Order::walk, at, head.data(), runs);
       ok = move_all(runs, [&](iovec* first, std::size_t count) {
         return readv(fd, first, static_cast<int>(std::min<std::size_t>(count, 1000)));
       });

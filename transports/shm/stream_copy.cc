@@ -20,10 +20,6 @@ constexpr std::size_t kStreamBytesMin = 512;
 __attribute__((target("avx512f"))) void stream_lines_512(std::byte* to, const std::byte* from,
                                                          std::size_t bytes) {
   for (; bytes >= 256; bytes -= 256, to += 256, from += 256) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + 1024), _MM_HINT_NTA);
-    _mm_prefetch(reinterpret_cast<const char*>(from + 1088), _MM_HINT_NTA);
-    _mm_prefetch(reinterpret_cast<const char*>(from + 1152), _MM_HINT_NTA);
-    _mm_prefetch(reinterpret_cast<const char*>(from + 1216), _MM_HINT_NTA);
     const __m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(from + 64);
     const __m512i c = _mm512_loadu_si512(from + 128), d = _mm512_loadu_si512(from + 192);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), a);
@@ -38,7 +34,6 @@ __attribute__((target("avx512f"))) void stream_lines_512(std::byte* to, const st
 __attribute__((target("avx2"))) void stream_lines_256(std::byte* to, const std::byte* from,
                                                       std::size_t bytes) {
   for (; bytes >= 64; bytes -= 64, to += 64, from += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + 1024), _MM_HINT_NTA);
     const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32));
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to), a);

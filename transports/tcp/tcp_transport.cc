@@ -24,6 +24,7 @@ constexpr Duration kWatchEvery = milliseconds(25);
 /// Longer between two looks: it is we who were away, not the peers.
 constexpr Duration kAway = milliseconds(200);
 constexpr std::uint64_t kListenerWord = 1, kTimerWord = 2;
+constexpr std::uint64_t kHugeFrom = 8u << 20;
 constexpr std::size_t kInboundMax = 4096, kStrangersMax = 64;
 
 Time now_monotonic() {
@@ -140,6 +141,7 @@ Result<RegionId> TcpTransport::allocate(std::uint64_t bytes, std::span<std::byte
   if (mapped == MAP_FAILED)
     return Error{ErrorCode::resource_exhausted,
                  "tcp transport: cannot map " + std::to_string(bytes) + " bytes"};
+  if (bytes >= kHugeFrom) madvise(mapped, bytes, MADV_HUGEPAGE);
   memory = {static_cast<std::byte*>(mapped), bytes};
   const RegionId id{static_cast<std::uint32_t>(next_id_++)};
   regions_[id] = {memory, Region::Owner::mapped};
