@@ -213,12 +213,17 @@ void PeerNet::State::ended(std::uint64_t number, const std::string& why) {
   drop(number, why);
 }
 
+void PeerNet::State::close(const Conn& conn) {
+  if (conn.wire) conn.wire->close();
+  if (!conn.wire && conn.give_up) conn.give_up();
+}
+
 void PeerNet::State::drop(std::uint64_t number, const std::string& why) {
   const auto found = number == 0 ? conns.end() : conns.find(number);
   if (found == conns.end()) return;
   const Conn conn = std::move(found->second);
   conns.erase(found);
-  if (conn.wire) conn.wire->close();
+  close(conn);
   if (conn.dialled && conn.stage != Stage::link) redial_later(number, conn.dialled, why);
   if (conn.stage == Stage::link) unlink(conn, why);
 }

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,6 +34,7 @@ struct PeerNet::State : std::enable_shared_from_this<PeerNet::State> {
   struct Conn {
     std::uint64_t number = 0;
     std::shared_ptr<PeerConnection> wire;
+    std::function<void()> give_up;  ///< ends the dial, as long as there is no `wire`
     Stage stage = Stage::securing;
     NodeId dialled;  ///< 0: accepted
     Time deadline;   ///< of everything before `link`, and of `ending`
@@ -106,6 +108,7 @@ struct PeerNet::State : std::enable_shared_from_this<PeerNet::State> {
   void end_softly(Conn& conn);
   void redial_later(std::uint64_t number, NodeId node, const std::string& why);
   void ended(std::uint64_t number, const std::string& why);
+  static void close(const Conn& conn);
   /// Ends a connection of any stage, and tells the listener if it was the link.
   void drop(std::uint64_t number, const std::string& why);
   void unlink(const Conn& conn, const std::string& why);

@@ -21,6 +21,14 @@ namespace infos {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+namespace {
+
+/// Of a TCP connection. Short: when a path comes back, the kernel's next attempt at an old
+/// connection may be seconds away, ours is not.
+constexpr Duration kConnectLimit = seconds(1);
+
+}  // namespace
+
 // ---- the door ----
 
 PeerNet::PeerNet(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -121,8 +129,7 @@ void PeerNet::stop() {
   error_code ignored;
   state_->acceptor.close(ignored);
   state_->timer.cancel();
-  for (auto& [number, conn] : state_->conns)
-    if (conn.wire) conn.wire->close();
+  for (const auto& [number, conn] : state_->conns) State::close(conn);
   state_->conns.clear();
   for (auto& [node, peer] : state_->table) peer.conn = peer.dialling = 0;
 }
@@ -201,7 +208,8 @@ void PeerNet::State::adopt(Tcp::socket socket, NodeId dialled, std::uint64_t num
   Conn& conn = conns[number];
   conn.number = number;
   conn.dialled = dialled;
-  if (!dialled) conn.deadline = monotonic_now() + options.greeting_limit;
+  conn.deadline = monotonic_now() + options.greeting_limit;
+  conn.give_up = nullptr;
   const auto side = dialled ? PeerConnection::Side::client : PeerConnection::Side::server;
   conn.wire = std::make_shared<PeerConnection>(std::move(socket), tls, side);
   const std::weak_ptr<State> weak = weak_from_this();
@@ -241,6 +249,11 @@ void PeerNet::State::dial(NodeId node, Peer& peer) {
   }
   const auto resolver = std::make_shared<Tcp::resolver>(io);
   const auto socket = std::make_shared<Tcp::socket>(io);
+  conn.give_up = [resolver, socket] {
+    error_code ignored;
+    resolver->cancel();
+    socket->close(ignored);
+  };
   const auto connected = [self = shared_from_this(), socket, number, node](error_code error,
                                                                            const auto&) {
     if (self->stopped || !self->find(number)) return;
@@ -251,7 +264,9 @@ void PeerNet::State::dial(NodeId node, Peer& peer) {
       target->host, std::to_string(target->port), Tcp::resolver::numeric_service,
       [self = shared_from_this(), resolver, socket, number, connected](error_code error,
                                                                        const auto& found) {
-        if (self->stopped || !self->find(number)) return;
+        Conn* conn = self->stopped ? nullptr : self->find(number);
+        if (!conn) return;
+        conn->deadline = monotonic_now() + std::min(self->options.greeting_limit, kConnectLimit);
         if (error) return self->ended(number, "cannot resolve its address: " + error.message());
         asio::async_connect(*socket, found, connected);
       });

@@ -76,7 +76,7 @@ struct PeerNetOptions {
   Duration greeting_limit = seconds(5);  ///< from connection to link, or to the end of a join
   std::size_t strangers_max = 64;        ///< accepted connections that are not yet links
   Duration redial_first = milliseconds(50);
-  Duration redial_last = seconds(2);
+  Duration redial_last = seconds(1);
   std::uint64_t seed = 1;  ///< of the jitter
   std::function<UnixSeconds()> wall_clock = unix_now;
   /// Whether this node may have a link at all: a member, not one that was removed. Empty: all with
