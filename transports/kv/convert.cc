@@ -61,14 +61,14 @@ std::uint16_t narrow_f16(float x) {
 }
 
 std::uint16_t narrow_bf16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  const std::uint32_t most = std::bit_cast<std::uint32_t>(kBf16Max);
-  const std::uint32_t nan = (bits >> 16) | 0x40U;
-  const std::uint32_t finite = std::min(magnitude, most);
-  const std::uint32_t rounded = (finite + 0x7FFFU + ((finite >> 16) & 1U)) >> 16;
-  return static_cast<std::uint16_t>(magnitude > 0x7F800000U ? nan
-                                                            : rounded | ((bits >> 16) & 0x8000U));
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  const std::int32_t magnitude = bits & 0x7FFFFFFF;
+  const std::int32_t finite = std::min(magnitude, std::bit_cast<std::int32_t>(kBf16Max));
+  const std::int32_t rounded = (finite + 0x7FFF + ((finite >> 16) & 1)) >> 16;
+  const std::int32_t nan = (magnitude >> 16) | 0x40;
+  const std::int32_t is_nan = -static_cast<std::int32_t>(magnitude > 0x7F800000);
+  const std::int32_t out = (nan & is_nan) | (rounded & ~is_nan);
+  return static_cast<std::uint16_t>(out | ((bits >> 16) & 0x8000));
 }
 
 // ---- runs, to and from f32; without branches, so that the compiler makes vectors of them ----
@@ -78,7 +78,7 @@ void bf16_to_f32(const std::byte* from, std::byte* to, std::size_t n) {
     store(to + 4 * i, std::uint32_t{load<std::uint16_t>(from + 2 * i)} << 16);
 }
 
-void f32_to_bf16(const std::byte* from, std::byte* to, std::size_t n) {
+void f32_to_bf16_plain(const std::byte* from, std::byte* to, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) store(to + 2 * i, narrow_bf16(load<float>(from + 4 * i)));
 }
 
@@ -117,6 +117,38 @@ __attribute__((target("avx,f16c"))) void f32_to_f16_f16c(const std::byte* from, 
   f32_to_f16_plain(from + 4 * i, to + 2 * i, n - i);
 }
 
+/// Eight floats as bfloat16 in the low halves of eight words.
+__attribute__((target("avx2"))) inline __m256i narrow_bf16_avx2(const std::byte* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7FFFFFFF));
+  const __m256i most = _mm256_set1_epi32(std::bit_cast<std::int32_t>(kBf16Max));
+  const __m256i finite = _mm256_min_epi32(magnitude, most);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(finite, 16), _mm256_set1_epi32(1));
+  const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(finite, bias), 16);
+  const __m256i nan = _mm256_or_si256(_mm256_srli_epi32(magnitude, 16), _mm256_set1_epi32(0x40));
+  const __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7F800000));
+  const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
+  return _mm256_or_si256(_mm256_blendv_epi8(rounded, nan, is_nan), sign);
+}
+
+__attribute__((target("avx2"))) void f32_to_bf16_avx2(const std::byte* from, std::byte* to,
+                                                      std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i low = narrow_bf16_avx2(from + 4 * i);
+    const __m256i high = narrow_bf16_avx2(from + 4 * i + 32);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i), packed);
+  }
+  f32_to_bf16_plain(from + 4 * i, to + 2 * i, n - i);
+}
+
+void f32_to_bf16(const std::byte* from, std::byte* to, std::size_t n) {
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  has_avx2 ? f32_to_bf16_avx2(from, to, n) : f32_to_bf16_plain(from, to, n);
+}
+
 bool has_f16c() {
   static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
   return has;
@@ -136,6 +168,9 @@ void f16_to_f32(const std::byte* from, std::byte* to, std::size_t n) {
 }
 void f32_to_f16(const std::byte* from, std::byte* to, std::size_t n) {
   f32_to_f16_plain(from, to, n);
+}
+void f32_to_bf16(const std::byte* from, std::byte* to, std::size_t n) {
+  f32_to_bf16_plain(from, to, n);
 }
 
 #endif
@@ -169,9 +204,13 @@ float largest_finite(const std::byte* row, std::size_t n) {
   return most;
 }
 
-std::int8_t quantise(float x, float scale) {
-  if (!(scale > 0) || std::isnan(x)) return 0;
-  return static_cast<std::int8_t>(std::clamp(std::nearbyint(x / scale), -127.0F, 127.0F));
+/// `step` is above 0. Adding and taking away 1.5 * 2^23 rounds to nearest even without a call, so
+/// that the compiler makes vectors of it.
+std::int8_t quantise(float x, float step) {
+  constexpr float kRounder = 0x1.8p23F;
+  const float q = std::min(std::max(x / step, -127.0F), 127.0F);
+  const float whole = (x == x ? q : 0.0F) + kRounder;
+  return static_cast<std::int8_t>(static_cast<std::int32_t>(whole - kRounder));
 }
 
 }  // namespace
@@ -216,7 +255,7 @@ void quantise_row(const std::byte* from, KvDType dtype, std::byte* out, std::byt
     const std::size_t count = std::min(kChunk, n - i);
     widen(from + element * i, wide, count);
     for (std::size_t j = 0; j < count; ++j)
-      store(out + i + j, quantise(load<float>(wide + 4 * j), step));
+      store(out + i + j, step > 0 ? quantise(load<float>(wide + 4 * j), step) : std::int8_t{0});
   }
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/kv/unit.h"
 
-#define XXH_INLINE_ALL
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // the widest registers that this CPU has
+#endif
 
 #include <algorithm>
 #include <array>
