@@ -163,20 +163,24 @@ void TransferThread::Shell::on(const CancelMove& e) {
 }
 
 void TransferThread::Shell::on(const FencePeer& e) {
+  const EffectId id = e.id;
+  fence(e.peer, [this, id] { queue_.push_back(Fenced{id}); });
+}
+
+void TransferThread::Shell::fence(const WorkerRef& peer, std::function<void()> done) {
   // Moves that the mover has not begun end here, the others by the fence.
   std::vector<KvMoveId> moves;
   for (const auto& [id, move] : moves_)
     if (const auto at = attached_.find(move.fetch);
-        at != attached_.end() && at->second.worker == e.peer)
+        at != attached_.end() && at->second.worker == peer)
       moves.push_back(move.move);
   for (const KvMoveId move : moves) mover_->cancel(move);
   std::vector<KvSourceId> sources;
   for (auto& [fetch, attached] : attached_)
-    if (attached.worker == e.peer && attached.source) sources.push_back(attached.source);
-  const EffectId id = e.id;
-  links_.fence(e.peer, [this, id, sources] {
+    if (attached.worker == peer && attached.source) sources.push_back(attached.source);
+  links_.fence(peer, [this, done = std::move(done), sources] {
     for (const KvSourceId source : sources) mover_->fenced(source);
-    queue_.push_back(Fenced{id});
+    done();
   });
 }
 

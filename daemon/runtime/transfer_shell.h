@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -97,6 +98,7 @@ class TransferThread::Shell {
   void on(const CloseLease& e);
   void on(FetchDone& e);
   void on(ExportDone& e) { answer(e); }
+  void fence(const WorkerRef& peer, std::function<void()> done);
   Status reach(Attached& attached);
   Result<KvRemote> remote_of(Attached& attached, const TransferLink& link);
   void leave(Attached& attached);

@@ -207,7 +207,10 @@ bool TransferThread::Shell::turn() {
       step_ = std::move(*step);
       layers_told_ = 0;
     } else {
-      feed(std::get<TransferEvent>(item));
+      const auto& event = std::get<TransferEvent>(item);
+      feed(event);
+      // Its links are of no more use, whether the core waits for a fence of them or not.
+      if (const auto* gone = std::get_if<PeerGone>(&event)) fence(gone->peer, [] {});
     }
   }
   look_at_layers();
