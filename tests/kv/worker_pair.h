@@ -59,7 +59,7 @@ class PairedWorker {
   const WorkerRef& ref() const { return ref_; }
   int fd() const { return ours_.get(); }
   bool is_up() const { return static_cast<bool>(ours_); }
-  void kill() { child_->kill(9); }
+  void signal(int number) { child_->kill(number); }
 
   void send(const ToWorker& message) {
     std::string frame;
