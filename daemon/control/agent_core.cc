@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "daemon/control/mutant.h"
 #include "topology/base/rng.h"
 
 namespace infos {
@@ -89,7 +90,7 @@ Slot* AgentCore::State::find(WorkerId worker, Generation generation) {
 
 void AgentCore::State::start(WorkerId worker, Slot& slot, AgentEffects& out) {
   Generation& generation = generations.try_emplace(worker, config.generation_base).first->second;
-  ++generation.value;
+  if (!planted(Mutant::generation_reused)) ++generation.value;
   slot.spec = *slot.wanted;
   slot.generation = generation;
   slot.phase = Phase::starting;

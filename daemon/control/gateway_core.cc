@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "daemon/control/gateway_state.h"
+#include "daemon/control/mutant.h"
 #include "topology/base/check.h"
 
 namespace infos {
@@ -107,9 +108,10 @@ void GatewayCore::State::worker_lost(WorkerId id, GatewayWorker& worker, Gateway
   const std::set<RequestId> helped = worker.helped;
   for (const RequestId request : helped)
     helper_ended(requests.at(request), FinishReason::error, out);
-  const std::set<RequestId> orphans = worker.attached;
+  const std::set<RequestId> orphans =
+      planted(Mutant::orphans_forgotten) ? std::set<RequestId>{} : worker.attached;
   for (const RequestId request : orphans) retry(requests.at(request), "the worker is gone", out);
-  INFOS_CHECK(worker.attached.empty());
+  INFOS_CHECK(worker.attached.empty() || planted(Mutant::orphans_forgotten));
   INFOS_CHECK(worker.helped.empty());
 }
 
@@ -193,10 +195,12 @@ void GatewayCore::State::take_tokens(const WorkerSaid& said, GatewayEffects& out
     request->drawn |= !helps;
     const std::size_t next = request->emitted.size();
     if (token.index < next && request->helper.worker && !helps) take_repeat(*request, token, out);
+    if (token.index < next && planted(Mutant::repeated_token_delivered))
+      out.push_back(Deliver{token.request, {token.sampled}});
     if (token.index < next || next >= request->arrive.max_new_tokens)
       continue;  // said twice, or beyond the answer
     if (token.index > next && helps) continue;
-    if (token.index > next) {
+    if (token.index > next && !planted(Mutant::token_gap_accepted)) {
       cancel(*request, out);
       retry(*request,
             "token " + std::to_string(token.index) + " came where " + std::to_string(next) +
@@ -227,7 +231,7 @@ void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end
   if (helps && (request.helper.worker != said.worker || !request.helping)) return;
   request.cached_tokens =
       std::max(request.helper.worker ? request.cached_tokens : 0, end.cached_tokens);
-  if (helps) {
+  if (helps && !planted(Mutant::half_taken_for_whole)) {
     // A stop token ends the answer whoever drew it.
     const bool over = end.reason == FinishReason::stop && !request.drawn &&
                       end.answer_tokens == request.emitted.size();
@@ -237,7 +241,8 @@ void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end
     return finish(request, FinishReason::stop, "", out);
   }
   cancel_helper(request, out);
-  const bool answered = end.reason == FinishReason::stop || end.reason == FinishReason::length;
+  const bool answered = end.reason == FinishReason::stop || end.reason == FinishReason::length ||
+                        (planted(Mutant::half_taken_for_whole) && helps);
   if (answered && end.answer_tokens == request.emitted.size()) {
     finish(request, end.reason, "", out);
   } else if (answered) {

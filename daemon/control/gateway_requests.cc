@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/control/gateway_state.h"
+#include "daemon/control/mutant.h"
 #include "topology/base/check.h"
 
 namespace infos {
@@ -99,6 +100,7 @@ void GatewayCore::State::finish(GatewayRequest& request, FinishReason reason, st
   end.completion_tokens = static_cast<std::uint32_t>(request.emitted.size());
   end.attempts = std::max(request.attempts, 1U);
   end.message = std::move(message);
+  if (planted(Mutant::double_completion)) out.push_back(end);
   out.push_back(std::move(end));
   forget(request);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "daemon/control/gateway_state.h"
+#include "daemon/control/mutant.h"
 
 namespace infos {
 namespace {
@@ -141,9 +142,12 @@ void GatewayCore::State::submit(GatewayRequest& request, const Choice& choice,
   submit.tokens = request.arrive.prompt;
   submit.tokens.insert(submit.tokens.end(), request.emitted.begin(), request.emitted.end());
   submit.prompt_tokens = static_cast<std::uint32_t>(request.arrive.prompt.size());
+  if (planted(Mutant::emitted_counted_as_prompt))
+    submit.prompt_tokens = static_cast<std::uint32_t>(request.length());
   submit.max_new_tokens = request.arrive.max_new_tokens;
   submit.stop_tokens = request.arrive.stop_tokens;
   submit.sampling = request.arrive.sampling;
+  if (planted(Mutant::draws_prompt_seed)) submit.sampling.seed += request.attempts - 1;
   for (const Candidate* c : {&main, &first})
     prefixes.hold(c->worker->holder, chain(request, c->worker->ready.block_tokens));
   if (choice.prefill) {

@@ -30,7 +30,26 @@ enum class Mutant : std::uint32_t {
   gap_counts_as_fetched = 15,      ///< proven blocks behind a hole are counted
   peer_gone_without_fence = 16,    ///< blocks are given back at PeerGone
   retry_before_fence = 17,         ///< a failed move is tried again while the first may land
-  // WorkerCore and GatewayCore: from 101
+  // WorkerCore
+  fetch_blocks_freed_early = 101,   ///< an abandoned fetch's blocks are free before its answer
+  export_blocks_freed_early = 102,  ///< exported blocks are free before the export has ended
+  fetch_used_unproven = 103,        ///< all that was asked for counts as fetched
+  fetch_range_off_by_block = 104,   ///< a block too few is fetched
+  published_before_computed = 105,  ///< blocks are findable while their step runs
+  exported_before_computed = 106,   ///< rows are told to the reader before they exist
+  fetch_orphan_leaked = 107,        ///< the answer to an abandoned fetch frees nothing
+  computes_while_fetching = 108,    ///< a sequence is scheduled while its fetch is under way
+  stop_token_delivered = 110,
+  // GatewayCore
+  repeated_token_delivered = 121,   ///< what both sides of a split request draw is delivered twice
+  emitted_counted_as_prompt = 123,  ///< a retry begins to count its answer anew
+  double_completion = 124,
+  half_taken_for_whole = 125,  ///< the prefill side's end ends the answer
+  token_gap_accepted = 126,
+  orphans_forgotten = 127,  ///< the requests of a worker that is gone wait for it
+  draws_prompt_seed = 130,  ///< a retry draws with another seed
+  // AgentCore
+  generation_reused = 142,  ///< a new process has the generation of the last one
 };
 
 #ifdef INFOS_MUTANTS

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <span>
 
+#include "daemon/control/mutant.h"
 #include "daemon/control/worker_state.h"
 #include "topology/base/check.h"
 
@@ -27,6 +28,14 @@ void WorkerCore::State::schedule(WorkerEffects& out) {
     WorkerSequence& s = *part.sequence;
     s.in_step = true;
     begin_export(s);
+    if (planted(Mutant::exported_before_computed) || planted(Mutant::published_before_computed)) {
+      s.computed += part.rows;
+      if (planted(Mutant::exported_before_computed))
+        advance_export(s);
+      else
+        publish_blocks(s);
+      s.computed -= part.rows;
+    }
     (s.rows_left() == 1 ? next.decode_rows : next.prefill_rows) += part.rows;
     if (s.admitted_before) continue;
     s.admitted_before = true;
@@ -93,7 +102,8 @@ void WorkerCore::State::add_decodes(Step& next) {
 void WorkerCore::State::add_prefills(Step& next, std::uint32_t budget) {
   scratch.clear();
   for (const auto& [order, sequence] : running) {
-    if (sequence->rows_left() > 1 && !sequence->fetch) scratch.push_back(sequence);
+    if (sequence->rows_left() > 1 && (!sequence->fetch || planted(Mutant::computes_while_fetching)))
+      scratch.push_back(sequence);
   }
   for (WorkerSequence* sequence : scratch) {
     if (budget == 0) return;

@@ -3,6 +3,7 @@
 // may touch are not reused before it has been answered, whatever becomes of its sequence.
 #include <algorithm>
 
+#include "daemon/control/mutant.h"
 #include "daemon/control/worker_state.h"
 #include "topology/base/check.h"
 
@@ -25,6 +26,9 @@ bool WorkerCore::State::begin_fetch(WorkerSequence& s) {
   const auto end =
       static_cast<std::uint32_t>(std::min<std::uint64_t>({from.tokens, s.length() - 1, room}));
   if (end < s.computed + config.block_tokens) return false;
+  const std::uint32_t begin =
+      s.computed + (planted(Mutant::fetch_range_off_by_block) ? config.block_tokens : 0);
+  if (begin >= end) return false;
   s.fetched = true;
   while (s.blocks.size() < blocks_for(end)) s.blocks.push_back(*pool.allocate());
   s.fetch = EffectId{++last_effect};
@@ -32,13 +36,13 @@ bool WorkerCore::State::begin_fetch(WorkerSequence& s) {
                       s.submit.request,
                       s.submit.attempt,
                       from.worker,
-                      s.computed,
+                      begin,
                       end,
                       false,
                       later(now, config.fetch_limit),
                       {}};
   wishes->push_back(
-      FetchKv{s.fetch, s.submit.request, s.submit.attempt, from.worker, s.computed, end, s.blocks});
+      FetchKv{s.fetch, s.submit.request, s.submit.attempt, from.worker, begin, end, s.blocks});
   return true;
 }
 
@@ -46,7 +50,9 @@ void WorkerCore::State::on(const FetchDone& event, WorkerEffects&) {
   const auto found = fetches.find(event.id);
   if (found == fetches.end()) return;
   Fetch& fetch = found->second;
-  const std::uint32_t proven = std::min(event.tokens, fetch.end - fetch.begin);
+  const std::uint32_t proven = planted(Mutant::fetch_used_unproven)
+                                   ? fetch.end - fetch.begin
+                                   : std::min(event.tokens, fetch.end - fetch.begin);
   if (event.bytes > 0) {
     report.fetches.push_back({fetch.request, fetch.attempt, fetch.source, proven, event.bytes,
                               event.took, event.waited, event.layers});
@@ -61,7 +67,7 @@ void WorkerCore::State::on(const FetchDone& event, WorkerEffects&) {
     publish_blocks(*s);
   } else {
     fetch_orphans -= static_cast<std::uint32_t>(fetch.blocks.size());
-    free_blocks(fetch.blocks);
+    if (!planted(Mutant::fetch_orphan_leaked)) free_blocks(fetch.blocks);
   }
   blocked_available = 0;
   fetches.erase(found);
@@ -135,6 +141,10 @@ void WorkerCore::State::keep_for_export(WorkerSequence& s) {
   export_orphans += static_cast<std::uint32_t>(of.blocks.size());
   s.blocks.clear();
   s.exporting = EffectId{};
+  if (planted(Mutant::export_blocks_freed_early)) {
+    export_orphans -= static_cast<std::uint32_t>(of.blocks.size());
+    free_blocks(of.blocks);
+  }
 }
 
 /// The sequence gives its blocks back: those that a transfer may touch become the transfer's, which
@@ -153,6 +163,7 @@ void WorkerCore::State::let_go(WorkerSequence& s) {
   const auto first = s.blocks.begin() + fetch.begin / config.block_tokens;
   fetch.blocks.assign(first, s.blocks.end());
   s.blocks.erase(first, s.blocks.end());
+  if (planted(Mutant::fetch_blocks_freed_early)) free_blocks(fetch.blocks);
   fetch_orphans += static_cast<std::uint32_t>(fetch.blocks.size());
   s.fetch = EffectId{};
 }
