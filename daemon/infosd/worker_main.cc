@@ -86,6 +86,14 @@ KvAllocator allocator_of(TransferLinks& links) {
           [&links](std::uint32_t, void* memory, Bytes) { links.release(memory); }};
 }
 
+/// Null, with a line in the log, when there is no transport at all.
+std::unique_ptr<TransferLinks> open_links(const WorkerSettings& settings) {
+  auto links = TransferLinks::open(settings.links);
+  if (links.ok()) return *std::move(links);
+  log_error("worker", "serves without KV transfers", {{"why", links.error().message}});
+  return nullptr;
+}
+
 /// Null, with a line in the log, when this worker can neither fetch KV nor let others: it then
 /// computes everything itself.
 std::unique_ptr<TransferThread> start_transfers(const WorkerArgs& args,
@@ -116,10 +124,8 @@ Result<WorkerLoopEnd> serve(const WorkerArgs& args, WorkerChannel& channel, Stat
   warm_up(*checkpoint, page);
   // Before the engine, whose pools lie in its memory; the transfer thread after, and ended first.
   std::unique_ptr<TransferLinks> links;
-  if (!settings.links.kinds.empty()) {
-    links = INFOS_TRY(TransferLinks::open(settings.links));
-    settings.engine.kv_allocator = allocator_of(*links);
-  }
+  if (!settings.links.kinds.empty()) links = open_links(settings);
+  if (links) settings.engine.kv_allocator = allocator_of(*links);
   const std::unique_ptr<Engine> engine = INFOS_TRY(Engine::open(*checkpoint, settings.engine));
   std::unique_ptr<TransferThread> transfer;
   if (links) transfer = start_transfers(args, settings, *checkpoint, *engine, *links);
