@@ -39,5 +39,16 @@ TEST(Mailbox, ClosedBox_KeepsWhatItHasAndFreesItsWriter) {
   box.wait_for(seconds(3600));  // does not wait
 }
 
+TEST(Mailbox, APoke_EndsOneWait) {
+  Mailbox<int> box(1);
+  std::thread poker([&] { box.poke(); });
+  box.wait_for(seconds(3600));  // ends, whichever came first
+  poker.join();
+  std::vector<int> got;
+  box.drain(got);
+  EXPECT_TRUE(got.empty());
+  EXPECT_FALSE(box.closed());
+}
+
 }  // namespace
 }  // namespace infos

@@ -61,10 +61,34 @@ TEST(WorkerOptions, Known_ReachEngineAndCore) {
   EXPECT_EQ(settings.core.max_step_tokens, 100u);
 }
 
+TEST(WorkerOptions, OfTransfers_FollowTheRoleUnlessTheyAreGiven) {
+  using Kinds = std::vector<TransportKind>;
+  EXPECT_EQ(parse_worker_options({{"role", "aggregated"}})->links.kinds, Kinds{});
+  EXPECT_EQ(parse_worker_options({{"role", "decode"}})->links.kinds,
+            (Kinds{TransportKind::shm, TransportKind::tcp}));
+  EXPECT_EQ(parse_worker_options({{"role", "decode"}, {"kv_transports", "none"}})->links.kinds,
+            Kinds{});
+  const WorkerSettings settings = parse_worker_options({{"role", "prefill"},
+                                                        {"kv_transports", "verbs,tcp"},
+                                                        {"kv_listen", "10.0.0.1"},
+                                                        {"kv_tls_key", "key.pem"},
+                                                        {"numerics", "bounded"},
+                                                        {"epoch", "7"}})
+                                      .value();
+  EXPECT_EQ(settings.role, WorkerRole::prefill);
+  EXPECT_EQ(settings.links.kinds, (Kinds{TransportKind::verbs, TransportKind::tcp}));
+  EXPECT_EQ(settings.links.listen, "10.0.0.1");
+  EXPECT_EQ(settings.links.tls_key, "key.pem");
+  EXPECT_EQ(settings.numerics, KvPolicy::bounded);
+  EXPECT_EQ(settings.epoch, Epoch{7});
+}
+
 TEST(WorkerOptions, Wrong_AreNamedWithWhatIsAllowed) {
   const std::pair<const char*, const char*> wrong[] = {
-      {"threads", "many"}, {"block_tokens", "0"}, {"cores", "3-1"},        {"kv_memory", "2"},
-      {"kv_dtype", "i8"},  {"colour", "red"},     {"tensor_parallel", "0"}};
+      {"threads", "many"},         {"block_tokens", "0"}, {"cores", "3-1"},
+      {"kv_memory", "2"},          {"kv_dtype", "i8"},    {"colour", "red"},
+      {"tensor_parallel", "0"},    {"role", "both"},      {"numerics", "fast"},
+      {"kv_transports", "pigeon"}, {"epoch", "-1"}};
   for (const auto& [key, value] : wrong) {
     const auto settings = parse_worker_options({{key, value}});
     ASSERT_FALSE(settings.ok()) << key;
