@@ -41,6 +41,8 @@ const std::vector<Listing>& listings() {
        {{"ID", "worker"},
         {"MODEL", "model"},
         {"PHASE", "phase"},
+        {"NODE", "node"},
+        {"ROLE", "role"},
         {"DEVICE", "device"},
         {"PID", "pid"},
         {"RUNNING", "running"},
@@ -48,6 +50,28 @@ const std::vector<Listing>& listings() {
         {"KV-USED", "kv_blocks_used"},
         {"KV-TOTAL", "kv_blocks_total"},
         {"RESTARTS", "restarts"}}},
+      {"nodes",
+       "/admin/v1/nodes",
+       "nodes",
+       {{"ID", "node"},
+        {"NAME", "name"},
+        {"STATE", "state"},
+        {"ROLES", "roles"},
+        {"ADDRESS", "address"},
+        {"PLANNED", "planned"},
+        {"RUNNING", "running"},
+        {"PLAN", "plan"},
+        {"DRAINED", "drained"},
+        {"RTT", "round_trip"}}},
+      {"plan",
+       "/admin/v1/plan",
+       "workers",
+       {{"WORKER", "worker"},
+        {"NODE", "node"},
+        {"DEVICE", "device"},
+        {"MODEL", "model"},
+        {"ROLE", "role"},
+        {"POOL", "pool"}}},
   };
   return all;
 }
@@ -155,10 +179,14 @@ int run_get(const Invocation& given) {
                                  ? pretty(*answer)
                                  : table_of(listing, list_of(*answer, listing.member));
     std::fputs(text.c_str(), stdout);
+    if (output == Output::table)
+      for (const json::value& note : list_of(*answer, "notes"))
+        if (note.is_string())
+          std::printf("note: %s\n", safe_for_terminal(std::string(note.as_string())).c_str());
     return kDone;
   }
   return complain(
-      kUsage, fmt::format("get '{}': want models, workers or device-kinds", what.substr(0, 64)));
+      kUsage, fmt::format("get '{}': want models, workers, nodes, plan or device-kinds", what.substr(0, 64)));
 }
 
 int run_describe(const Invocation& given) {

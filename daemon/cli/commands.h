@@ -17,6 +17,8 @@ int run_chat(const Invocation& given);
 int run_completion(const Invocation& given);
 void describe_doctor(boost::program_options::options_description_easy_init add);
 int run_doctor(const Invocation& given);
+void describe_drain(boost::program_options::options_description_easy_init add);
+int run_drain(const Invocation& given);
 void describe_get(boost::program_options::options_description_easy_init add);
 int run_get(const Invocation& given);
 int run_describe(const Invocation& given);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,7 +40,8 @@ struct DrainWish {
 /// At the start, once: the last plan that was stored, and what it fulfils.
 struct ControllerRestored {
   Plan plan;
-  PlanWish wish;
+  std::optional<PlanWish>
+      wish;  ///< none: it could not be read; no plan is made before the next one
 };
 /// The whole wish; replaces the last one. Answered by WishAnswered.
 struct PlanWished {

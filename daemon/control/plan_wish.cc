@@ -84,6 +84,12 @@ class Wisher {
     return wish;
   }
 
+  /// What workers that move KV must know.
+  static void give_role(const ModelSpec& model, PoolWish& wish, const char* role) {
+    wish.options["role"] = role;
+    wish.options["numerics"] = to_string(model.numerics);
+  }
+
   static DeviceWish device_wish(const NodeSpec& node, const DeviceSpec& device) {
     DeviceWish wish{node.name, device.name, device.backend, {}};
     if (!device.cores.empty()) wish.options["cores"] = to_string(device.cores);
@@ -108,7 +114,7 @@ class Wisher {
                fmt::format("phase {}: this version serves aggregated, prefill and decode pools",
                            to_string(pool.phase)));
     }
-    if (wish.role != WorkerRole::aggregated) wish.options["role"] = to_string(pool.phase);
+    if (wish.role != WorkerRole::aggregated) give_role(model, wish, to_string(pool.phase));
     if (pool.tensor_parallel != 1)
       wish.options["tensor_parallel"] = std::to_string(pool.tensor_parallel);
     for (const SpecRef& ref : pool.devices) add_device(wish, ref);
@@ -134,10 +140,10 @@ class Wisher {
   void split(const ModelSpec& model, ModelWish& wish) {
     PoolWish prefill = plain_pool(model, 1);
     prefill.role = WorkerRole::prefill;
-    prefill.options["role"] = "prefill";
     PoolWish decode = prefill;
     decode.role = WorkerRole::decode;
-    decode.options["role"] = "decode";
+    give_role(model, prefill, "prefill");
+    give_role(model, decode, "decode");
     std::vector<DeviceWish> all;
     for (const ClusterSpec& cluster : spec_.clusters)
       for (const NodeSpec& node : cluster.nodes)

@@ -3,6 +3,7 @@
 // thread: the node's.
 #include <boost/json.hpp>
 
+#include <map>
 #include <string>
 #include <utility>
 
@@ -43,9 +44,48 @@ json::object worker_json(const WorkerRow& row) {
   return out;
 }
 
+/// A worker of another node: what the plan says of it and what it reports.
+json::object remote_json(const Plan& plan, const PlannedWorker& planned, const PeerRelay& relay) {
+  json::object out{{"worker", planned.spec.worker.value},
+                   {"model", planned.spec.model},
+                   {"source", planned.spec.source},
+                   {"device", planned.spec.device},
+                   {"phase", "unknown"}};
+  for (const PlannedNode& node : plan.nodes)
+    if (node.node == planned.node) out["node"] = node.name;
+  for (const RemoteWorker& remote : relay.remote_workers()) {
+    if (remote.worker.worker != planned.spec.worker) continue;
+    const WorkerLoad& load = remote.ready.load;
+    out["phase"] = "serving";
+    out["generation"] = remote.worker.generation.value;
+    out["running"] = load.running;
+    out["waiting"] = load.waiting;
+    out["kv_blocks_used"] = load.kv_blocks_used;
+    out["kv_blocks_total"] = load.kv_blocks_total;
+  }
+  return out;
+}
+
 HttpReply workers(const Node& node) {
   json::array rows;
-  for (const WorkerRow& row : node.supervisor().workers()) rows.push_back(worker_json(row));
+  const ClusterNode* cluster = node.cluster();
+  std::map<WorkerId, const PlannedWorker*> planned;
+  if (cluster)
+    for (const PlannedWorker& worker : cluster->plan().workers)
+      planned[worker.spec.worker] = &worker;
+  for (const WorkerRow& row : node.supervisor().workers()) {
+    json::object& shown = rows.emplace_back(worker_json(row)).as_object();
+    if (!cluster) continue;
+    shown["node"] = cluster->self().name;
+    const auto found = planned.find(row.status.spec.worker);
+    if (found != planned.end()) shown["role"] = to_string(found->second->role);
+  }
+  for (const auto& [id, worker] : planned) {
+    if (worker->node == cluster->self().node) continue;
+    json::object shown = remote_json(cluster->plan(), *worker, cluster->relay());
+    shown["role"] = to_string(worker->role);
+    rows.push_back(std::move(shown));
+  }
   return reply({{"workers", std::move(rows)}});
 }
 
@@ -55,6 +95,12 @@ HttpReply models(const Node& node) {
   for (const ModelSpec& model : node.serving().set.models) {
     std::uint64_t wanted = 0, serving = 0;
     std::string failure;
+    if (const ClusterNode* cluster = node.cluster()) {
+      for (const PlannedWorker& worker : cluster->plan().workers)
+        if (worker.spec.model == model.name && worker.node != cluster->self().node) ++wanted;
+      for (const RemoteWorker& worker : cluster->relay().remote_workers())
+        if (worker.ready.model == model.name) ++serving;
+    }
     for (const WorkerRow& row : all) {
       if (row.status.spec.model != model.name) continue;
       ++wanted;
@@ -83,6 +129,14 @@ HttpReply spec(const Node& node) {
   return reply({{"origin", node.serving().origin}, {"spec", node.serving().yaml}});
 }
 
+ClusterHost::Respond as_reply(const HttpRespond& respond) {
+  return [respond](std::uint32_t status, std::string body) {
+    if (status < 400)
+      return respond({static_cast<int>(status), "application/json", std::move(body)});
+    respond(error_reply(static_cast<int>(status), "refused", body));
+  };
+}
+
 HttpReply apply_reply(const Result<std::size_t>& outcome) {
   if (outcome.ok()) return reply({{"applied", true}, {"workers", *outcome}});
   switch (outcome.error().code) {
@@ -108,13 +162,15 @@ void add_admin_api(Node& node, Gateway& gateway) {
   get("/admin/v1/workers", workers);
   get("/admin/v1/models", models);
   get("/admin/v1/spec", spec);
-  gateway.handle("POST", "/admin/v1/apply", Exposure::unix_only,
-                 [&node](const HttpRequest& request, HttpRespond respond) {
-                   node.apply(std::string(request.body),
-                              [respond](const Result<std::size_t>& outcome) {
-                                respond(apply_reply(outcome));
-                              });
-                 });
+  gateway.handle(
+      "POST", "/admin/v1/apply", Exposure::unix_only,
+      [&node](const HttpRequest& request, HttpRespond respond) {
+        if (node.cluster())
+          return node.ask_cluster("/admin/v1/apply", std::string(request.body), as_reply(respond));
+        node.apply(std::string(request.body), [respond](const Result<std::size_t>& outcome) {
+          respond(apply_reply(outcome));
+        });
+      });
   gateway.handle("POST", "/admin/v1/drain", Exposure::unix_only,
                  [&node](const HttpRequest&, HttpRespond respond) {
                    respond(reply({{"draining", true}}, 202));

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <future>
 #include <sstream>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "daemon/infosd/model_text.h"
 #include "daemon/runtime/local_plan.h"
 #include "daemon/runtime/sqlite_store.h"
+#include "daemon/runtime/store_wait.h"
 #include "daemon/runtime/threaded_store.h"
 #include "topology/base/log.h"
 
@@ -40,22 +40,6 @@ Result<std::string> read_text_file(const std::string& path) {
   return text;
 }
 
-/// Waits for a store call. Only before the node serves.
-template <typename T, typename Call>
-Result<T> wait_for(Call call) {
-  auto promise = std::make_shared<std::promise<Result<T>>>();
-  auto future = promise->get_future();
-  call([promise](Result<T> answer) { promise->set_value(std::move(answer)); });
-  return future.get();
-}
-
-Result<std::string> read_key(StateStore& store, const std::string& key) {
-  const auto row =
-      wait_for<std::optional<StoredValue>>([&](auto done) { store.get(key, std::move(done)); });
-  if (!row.ok()) return row.error();
-  return row->has_value() ? (*row)->value : std::string();
-}
-
 }  // namespace
 
 Node::Node(asio::io_context& io, InfosdOptions options) : io_(io), options_(std::move(options)) {}
@@ -66,27 +50,36 @@ Node::~Node() { helper_.join(); }
 
 Status Node::start() {
   Status status = open_state();
+  if (status.ok()) status = open_relay();
   if (!status.ok()) return status;
-  CheckedSpec spec = INFOS_TRY(first_spec());
+  CheckedSpec spec;
+  if (!cluster_) spec = INFOS_TRY(first_spec());
 
   GatewayOptions gateway;
+  SupervisorOptions supervisor;
+  if (cluster_) {
+    gateway.first_request = first_request(cluster_->self().node, cluster_->incarnation());
+    supervisor.agent.generation_base = generation_base(cluster_->incarnation());
+  }
   gateway.api_keys_file = options_.api_keys_file;
   gateway.insecure = options_.insecure ? Insecure::allowed : Insecure::refused;
   gateway_ = INFOS_TRY(Gateway::create(io_, gateway));
-  SupervisorOptions supervisor;
   supervisor.agent.silence_limit = options_.silence_limit;
   supervisor.agent.stop_timeout = std::min(supervisor.agent.stop_timeout, options_.drain_limit);
   supervisor.log_level = options_.log_level_word;
   supervisor.log_format = options_.log_format == LogFormat::json ? "json" : "text";
   supervisor.record = options_.record_file;
   supervisor_ = std::make_unique<Supervisor>(io_, supervisor, static_cast<WorkerListener&>(*this));
-  gateway_->on_send_worker([this](const SendWorker& message) { supervisor_->send(message); });
+  gateway_->on_send_worker([this](const SendWorker& message) { feed(GatewaySays{message}); });
   add_admin_api(*this, *gateway_);
+  if (cluster_) add_cluster_admin_api(*this, *gateway_);
   traces_ = INFOS_TRY(TraceService::create(io_, *gateway_, options_.otlp_url, ""));
   status = open_recording(gateway.core, supervisor.agent);
   if (status.ok()) status = listen();
-  if (status.ok()) act(std::move(spec));
-  return status;
+  if (!status.ok()) return status;
+  if (cluster_) return start_cluster();
+  act(std::move(spec));
+  return {};
 }
 
 Status Node::open_state() {
@@ -114,21 +107,25 @@ Status Node::open_recording(const GatewayConfig& gateway, const AgentConfig& age
   return {};
 }
 
+/// The spec of the command line; empty: there is none.
+Result<std::string> Node::written_down() const {
+  if (!options_.config_file.empty()) return read_text_file(options_.config_file);
+  return options_.models.empty() ? std::string() : quick_spec(options_);
+}
+
 /// Applied before, else the command line's (which is stored), else what an earlier command line
 /// said.
 Result<CheckedSpec> Node::first_spec() {
   std::string yaml = INFOS_TRY(read_key(*state_, kAppliedKey));
-  const bool written_down = !options_.models.empty() || !options_.config_file.empty();
-  if (!yaml.empty() && written_down)
+  const bool given = !options_.models.empty() || !options_.config_file.empty();
+  if (!yaml.empty() && given)
     log_warn("infosd",
              "the state file holds a spec that was applied: --model and --config are not used",
              {{"state", options_.state_file}});
-  if (yaml.empty() && written_down) {
+  if (yaml.empty() && given) {
     const bool quick = options_.config_file.empty();
-    std::string text =
-        quick ? quick_spec(options_) : INFOS_TRY(read_text_file(options_.config_file));
-    CheckedSpec spec =
-        INFOS_TRY(check(std::move(text), quick ? "--model" : options_.config_file, "command line"));
+    CheckedSpec spec = INFOS_TRY(
+        check(INFOS_TRY(written_down()), quick ? "--model" : options_.config_file, "command line"));
     Status loaded = load_models(spec, {});
     if (!loaded.ok()) return loaded.error();
     StoreWrite wish{kInitialKey, spec.yaml, std::nullopt, "command line"};
@@ -162,6 +159,8 @@ Status Node::listen() {
 
 std::string Node::ready_line() const {
   std::string line = fmt::format("infosd ready url={} pid={}", url_, ::getpid());
+  if (cluster_)
+    line += fmt::format(" node={} peers={}", cluster_->self().name, cluster_->listens());
   if (!options_.admin_socket.empty()) line += fmt::format(" admin={}", options_.admin_socket);
   return line;
 }
@@ -269,21 +268,20 @@ void Node::act(CheckedSpec spec) {
 // ---- workers ----
 
 void Node::worker_up(WorkerId worker, Generation generation, const WorkerReady& ready) {
-  gateway_->worker_up(worker, generation, ready);
+  feed(LocalUp{{worker, generation}, ready});
 }
-void Node::worker_down(WorkerId worker, Generation generation, const std::string&) {
-  gateway_->worker_down(worker, generation);
+void Node::worker_down(WorkerId worker, Generation generation, const std::string& why) {
+  feed(LocalDown{{worker, generation}, why});
 }
 void Node::worker_said(WorkerId worker, Generation generation, StepReport report) {
-  gateway_->worker_said(worker, generation, std::move(report));
+  feed(LocalSaid{{worker, generation}, std::move(report)});
 }
-
-void Node::worker_letter(KvLetter letter) {
-  const WorkerRef to = letter.to;
-  supervisor_->send({to.worker, to.generation, std::move(letter)});
-}
+void Node::worker_letter(KvLetter letter) { feed(LocalLetter{std::move(letter)}); }
 
 void Node::model_failed(const std::string& model) {
+  if (cluster_)  // another node's worker may still come up
+    for (const PlannedWorker& worker : cluster_->plan().workers)
+      if (worker.spec.model == model && worker.node != cluster_->self().node) return;
   gateway_->set_loading(model, Gateway::Loading::failed);
 }
 
@@ -291,6 +289,7 @@ void Node::model_failed(const std::string& model) {
 
 void Node::shut_down(std::function<void()> done) {
   log_info("infosd", "shuts down", {{"live_requests", gateway_->live_requests()}});
+  ending_ = true;
   gateway_->set_ready(Gateway::Ready::no);
   // One of the two ends the wait: the last request, or the limit. Shared by both handlers.
   const auto timer =
@@ -301,7 +300,10 @@ void Node::shut_down(std::function<void()> done) {
     log_info("infosd", "stops serving", {{"why", why}});
     timer->cancel();
     gateway_->stop();
-    supervisor_->stop(done);
+    supervisor_->stop([this, done] {
+      if (cluster_) cluster_->stop();
+      done();
+    });
   };
   timer->async_wait([go_on](boost::system::error_code error) {
     if (!error) go_on("the drain limit has passed");

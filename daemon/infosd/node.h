@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Node: one infosd. Owns the gateway, the supervisor and the state store, joins them, and turns a
-// spec into served models. A spec is checked whole, then stored, then acted on. Runs on the thread
+// spec into served models. A spec is checked whole, then stored, then acted on; in a cluster the
+// controller makes a plan of it, and each node acts on its part. Runs on the thread
 // of its io_context; models are opened and rows are stored on two helper threads. Never decides
 // about requests or restarts: the cores do.
 #pragma once
@@ -17,6 +18,8 @@
 #include "daemon/gateway/gateway.h"
 #include "daemon/infosd/options.h"
 #include "daemon/infosd/trace_service.h"
+#include "daemon/runtime/cluster_node.h"
+#include "daemon/runtime/cluster_relay.h"
 #include "daemon/runtime/recording_file.h"
 #include "daemon/runtime/state_store.h"
 #include "daemon/runtime/supervisor.h"
@@ -33,7 +36,7 @@ struct CheckedSpec {
   std::vector<ServedModel> models;  ///< those that are not served from this source yet
 };
 
-class Node final : private WorkerListener {
+class Node final : private WorkerListener, private ClusterHost {
  public:
   Node(boost::asio::io_context& io, InfosdOptions options);
   ~Node() override;
@@ -54,6 +57,12 @@ class Node final : private WorkerListener {
     if (shut_down_wish_) shut_down_wish_();
   }
 
+  /// Null: this is the only node.
+  ClusterNode* cluster() { return cluster_.get(); }
+  const ClusterNode* cluster() const { return cluster_.get(); }
+  /// What an operator asks of the cluster: here, or from a member when this is the controller.
+  void ask_cluster(const std::string& path, const std::string& body, ClusterHost::Respond respond);
+
   const CheckedSpec& serving() const { return serving_; }
   const Gateway& gateway() const { return *gateway_; }
   const Supervisor& supervisor() const { return *supervisor_; }
@@ -67,6 +76,16 @@ class Node final : private WorkerListener {
   void worker_letter(KvLetter letter) override;
   void model_failed(const std::string& model) override;
 
+  void cluster_tells_gateway(GatewayEvent event) override;
+  void cluster_sends_worker(const SendWorker& message) override;
+  void cluster_acts(const Plan& plan, std::vector<WorkerSpec> part) override;
+  Result<PlanWish> cluster_reads(const std::string& yaml) override;
+  void cluster_asked(const AdminAsk& ask, ClusterHost::Respond respond) override;
+
+  void feed(RelayEvent event);
+  Status open_relay();
+  Status start_cluster();
+  Result<std::string> written_down() const;
   Status open_state();
   Status open_recording(const GatewayConfig& gateway, const AgentConfig& agent);
   Result<CheckedSpec> first_spec();
@@ -81,19 +100,24 @@ class Node final : private WorkerListener {
   boost::asio::io_context& io_;
   const InfosdOptions options_;
   std::unique_ptr<StateStore> state_;
+  std::unique_ptr<ClusterRelay> relay_;  ///< of the only node
   // The gateway ends first: it cancels what runs, which is recorded and sent to workers.
   std::unique_ptr<RecordingFile> recording_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Gateway> gateway_;
+  std::unique_ptr<ClusterNode> cluster_;
   std::unique_ptr<TraceService> traces_;
   CheckedSpec serving_;
   std::string url_;
   std::function<void()> shut_down_wish_;
   bool applying_ = false;
+  bool ending_ = false;
   boost::asio::thread_pool helper_{1};  // ends first: its work refers to the members above
 };
 
 /// Registers the admin API, which only the Unix socket serves.
 void add_admin_api(Node& node, Gateway& gateway);
+/// Its part about nodes, plans and tokens.
+void add_cluster_admin_api(Node& node, Gateway& gateway);
 
 }  // namespace infos

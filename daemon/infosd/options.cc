@@ -30,13 +30,15 @@ constexpr TextOption kTextOptions[] = {
     {"listen", "127.0.0.1:8080", "address:port of the HTTP API; port 0: any free one, printed"},
     {"config", "", "YAML file with the spec to serve"},
     {"state", "", "SQLite file that keeps the desired state over restarts"},
+    {"cluster-dir", "",
+     "folder that `infos init` or `infos join` made: this is a node of a cluster"},
+    {"peer-listen", "", "address:port for the other nodes (default: as the folder says)"},
     {"threads", "", "compute threads of each --model (default: all cores)"},
     {"cores", "", "cores to pin each --model to, e.g. 0-3,8"},
     {"kv-memory", "", "memory of the KV pool of each --model, e.g. 2GiB"},
     {"block-tokens", "16", "tokens in one KV block of each --model"},
     {"max-running", "64", "sequences in one batch of each --model"},
-    {"otlp", "",
-     "OpenTelemetry collector that request traces go to, e.g. http://127.0.0.1:4318"},
+    {"otlp", "", "OpenTelemetry collector that request traces go to, e.g. http://127.0.0.1:4318"},
     {"api-keys", "", "file with one API key a line; without it none is asked for"},
     {"admin-socket", "", "path of the Unix socket of the admin API (mode 0600)"},
     {"record", "", "write every event to this file, for `infos simulate --replay`"},
@@ -117,6 +119,12 @@ Status take_words(const po::variables_map& given, InfosdOptions& options) {
   options.state_file = word("state");
   options.cores = word("cores");
   options.kv_memory = word("kv-memory");
+  options.cluster_dir = word("cluster-dir");
+  options.peer_listen = word("peer-listen");
+  if (!options.peer_listen.empty() && options.cluster_dir.empty())
+    return refuse("peer-listen", options.peer_listen, "--cluster-dir DIR beside it");
+  if (!options.cluster_dir.empty() && options.state_file.empty())
+    options.state_file = options.cluster_dir + "/state.db";
   options.api_keys_file = word("api-keys");
   options.otlp_url = word("otlp");
   options.admin_socket = word("admin-socket");
@@ -179,10 +187,10 @@ Result<InfosdOptions> parse_infosd_options(int argc, const char* const* argv) {
   if (!options.models.empty() && !options.config_file.empty())
     return Error{ErrorCode::invalid_argument, "--model and --config: want one of them"};
   if (options.models.empty() && options.config_file.empty() && options.state_file.empty() &&
-      options.admin_socket.empty())
+      options.admin_socket.empty() && options.cluster_dir.empty())
     return Error{ErrorCode::invalid_argument,
-                 "nothing to serve: give --model NAME=PATH, --config FILE, --state FILE or "
-                 "--admin-socket PATH"};
+                 "nothing to serve: give --model NAME=PATH, --config FILE, --state FILE, "
+                 "--cluster-dir DIR or --admin-socket PATH"};
   return options;
 }
 

@@ -34,7 +34,9 @@ struct InfosdOptions {
   std::uint32_t max_running = 64;
   std::string record_file;
   std::string api_keys_file;
-  std::string otlp_url;  ///< OpenTelemetry collector for traces; empty: none
+  std::string otlp_url;      ///< OpenTelemetry collector for traces; empty: none
+  std::string cluster_dir;   ///< empty: the only node
+  std::string peer_listen;   ///< HOST:PORT; empty: as the cluster's folder says
   std::string admin_socket;  ///< empty: no admin API
   bool insecure = false;
   Duration drain_limit = seconds(15);

@@ -95,9 +95,16 @@ class Server:
         return pids
 
 
+async def connect(server):
+    """A connection to the server's API; a server with `unix` is reached by its Unix socket, from any network namespace."""
+    if getattr(server, "unix", None):
+        return await asyncio.open_unix_connection(server.unix)
+    return await asyncio.open_connection(server.host, server.port)
+
+
 async def request(server, method, path, body=None, headers=()):
     """(status, headers, body bytes) of one request on its own connection."""
-    reader, writer = await asyncio.open_connection(server.host, server.port)
+    reader, writer = await connect(server)
     payload = b"" if body is None else (body if isinstance(body, bytes) else json.dumps(body).encode())
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(payload)}\r\n"
     if body is not None:
@@ -150,7 +157,7 @@ async def complete(server, body, path="/v1/completions"):
 
 async def stream(server, body, on_chunk=None, path="/v1/completions"):
     """Streams an answer; `on_chunk(text_so_far)` may return False to hang up. Returns (text, finish reason or None)."""
-    reader, writer = await asyncio.open_connection(server.host, server.port)
+    reader, writer = await connect(server)
     payload = json.dumps({**body, "stream": True}).encode()
     writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  f"Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
