@@ -51,6 +51,9 @@ class KvLedger {
 /// A source block's tenure: from the first lease that names it to the end of the last one.
 class StampBook {
  public:
+  /// Generations count from `last` + 1.
+  explicit StampBook(std::uint64_t last) : last_(last) {}
+
   struct Entry {
     StampGeneration generation;
     std::uint32_t leases = 0;
@@ -69,7 +72,7 @@ class StampBook {
 
  private:
   std::map<BlockId, Entry> entries_;
-  std::uint64_t last_ = 0;  ///< generation that was given last
+  std::uint64_t last_;  ///< generation that was given last
 };
 
 /// Whether the stamps that came with a block's bytes prove them to be what was offered.

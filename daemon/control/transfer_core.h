@@ -36,9 +36,10 @@ struct TransferConfig {
   Duration export_wait = seconds(30);           ///< for the ask that an export waits for
   Duration advance_pace = milliseconds(1);      ///< least time between two advances of a lease
   Duration fetch_limit = seconds(60);           ///< of a fetch as a whole
-  Duration move_limit = seconds(3);             ///< of one move; then it is cancelled ...
-  Duration cancel_grace = milliseconds(100);    ///< ... and after this fenced
-  Duration fence_limit = seconds(5);            ///< of a fence; then FenceOverdue
+  Duration move_limit = seconds(3);  ///< of one move on an idle fast link; then it is cancelled ...
+  std::uint64_t slowest_link = 10'000'000;    ///< bytes/s: what is under way gets time for that too
+  Duration cancel_grace = milliseconds(100);  ///< ... and after this fenced
+  Duration fence_limit = seconds(5);          ///< of a fence; then FenceOverdue
   friend bool operator==(const TransferConfig&, const TransferConfig&) = default;
 };
 

@@ -99,7 +99,13 @@ void TransferCore::State::issue(Time now, Fetch& fetch, const Rect& rect, Transf
   state.fetch = move.fetch;
   state.peer = fetch.wish.source;
   state.rect = rect;
-  state.deadline = now + config.move_limit;
+  state.bytes = std::uint64_t{move.end - move.begin} * (rect.layer_end - rect.layer_begin) *
+                config.token_layer_bytes;
+  std::uint64_t under_way = 0;
+  for (const auto& [id, other] : moves) under_way += other.bytes;
+  state.deadline = now + config.move_limit +
+                   milliseconds(static_cast<std::int64_t>(
+                       under_way * 1000 / std::max<std::uint64_t>(config.slowest_link, 1)));
   if (fetch.moves++ == 0) fetch.waited = fetch.waited + (now - fetch.idle_since);
   out.push_back(std::move(move));
 }

@@ -76,7 +76,8 @@ struct MoveState {
   MovePhase phase = MovePhase::moving;
   bool answered = false;  ///< its MoveDone came
   bool late = false;      ///< it had run out of time
-  Time deadline;          ///< of `moving` and `cancelling`
+  std::uint64_t bytes = 0;
+  Time deadline;  ///< of `moving` and `cancelling`
 };
 struct Fence {
   EffectId id;
@@ -124,7 +125,11 @@ struct PendingAsk {
 };
 
 struct TransferCore::State {
-  explicit State(const TransferConfig& wanted) : config(wanted) {}
+  /// No two processes of a worker slot give the same stamp generation or lease id.
+  explicit State(const TransferConfig& wanted)
+      : config(wanted),
+        last_lease(std::uint64_t{wanted.self.generation.value} << 32),
+        stamps(last_lease) {}
 
   // transfer_fetch.cc
   void on(Time now, const FetchKv& event, TransferEffects& out);
@@ -198,7 +203,7 @@ struct TransferCore::State {
   TransferConfig config;
   std::uint64_t last_id = 0;
   std::uint64_t last_serial = 0;
-  std::uint64_t last_lease = 0;
+  std::uint64_t last_lease;
 
   KvLedger ledger;
   std::map<EffectId, Fetch> fetches;

@@ -88,19 +88,19 @@ const std::vector<Named>& events() {
       {"stranger asks", [](TransferHarness& h) { h.hear(h.ask(), kStranger); }},
       {"renew",
        [](TransferHarness& h) {
-         h.hear(KvRenew{h.ask().transfer, {1}, 9});
+         h.hear(KvRenew{h.ask().transfer, test::first_lease(), 9});
        }},
       {"release",
        [](TransferHarness& h) {
-         h.hear(KvRelease{h.ask().transfer, {1}, {}});
+         h.hear(KvRelease{h.ask().transfer, test::first_lease(), {}});
        }},
       {"opened",
        [](TransferHarness& h) {
-         h.tell(LeaseOpened{{1}, {}, ""});
+         h.tell(LeaseOpened{test::first_lease(), {}, ""});
        }},
       {"not opened",
        [](TransferHarness& h) {
-         h.tell(LeaseOpened{{1}, {}, "no"});
+         h.tell(LeaseOpened{test::first_lease(), {}, "no"});
        }},
       {"stamped", [](TransferHarness& h) { h.tell(Stamped{{1}}), h.tell(Stamped{{2}}); }},
       {"landed unseen",

@@ -280,6 +280,21 @@ TEST(TransferFetch, SlowMove_IsCancelledThenFencedThenTriedAgain) {
   EXPECT_EQ(end_of(h, 8), "");
 }
 
+TEST(TransferFetch, SlowLink_GetsTimeForWhatIsUnderWay) {
+  TransferConfig config = test::transfer_config();
+  config.token_layer_bytes = 1'000'000;
+  config.move_bytes_max = 100'000'000;
+  TransferHarness h(config);
+  h.moving();  // 16 MB: 1.6 s at 10 MB/s
+  for (int i = 0; i < 45; ++i) {
+    h.pass(milliseconds(100));
+    h.hear(h.clock(1, {{2, 2}}));
+  }
+  EXPECT_EQ(h.count<CancelMove>(), 0U);
+  h.pass(milliseconds(200));
+  EXPECT_EQ(h.count<CancelMove>(), 1U);
+}
+
 TEST(TransferFetch, PeerGone_FencesWhatMayStillWrite) {
   TransferHarness h;
   h.moving();

@@ -24,6 +24,10 @@ inline TransferConfig transfer_config() {
   return config;
 }
 
+/// The nth stamp generation and the first lease of kSelf's process.
+inline StampGeneration stamp(std::uint64_t n) { return {(1ULL << 32) + n}; }
+inline LeaseId first_lease() { return {(1ULL << 32) + 1}; }
+
 class TransferHarness {
  public:
   explicit TransferHarness(const TransferConfig& config = transfer_config()) : core(config) {}

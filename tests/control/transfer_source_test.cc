@@ -131,7 +131,7 @@ TEST(TransferSource, Clock_CountsWholeBlocksOnceTheirStampsAreVisible) {
   ASSERT_EQ(stamps.size(), 1U);  // the second block lacks a token
   EXPECT_EQ(stamps[0].lease, lease);
   EXPECT_EQ(stamps[0].layer_end, 1U);
-  EXPECT_EQ(stamps[0].blocks, (std::vector<SourceBlock>{{{30}, {1}, 4}}));
+  EXPECT_EQ(stamps[0].blocks, (std::vector<SourceBlock>{{{30}, test::stamp(1), 4}}));
   EXPECT_EQ(h.letters<KvAdvance>().size(), 1U);  // names the block, nothing is ready
   h.pass(milliseconds(2));
   h.tell(Stamped{stamps[0].id});
@@ -142,8 +142,8 @@ TEST(TransferSource, Clock_CountsWholeBlocksOnceTheirStampsAreVisible) {
   stamps = stamp_all(h);
   ASSERT_EQ(stamps.size(), 2U);
   EXPECT_EQ(stamps[0].layer_begin, 1U);
-  EXPECT_EQ(stamps[1].blocks, (std::vector<SourceBlock>{{{31}, {2}, 2}}));  // the tail
-  EXPECT_TRUE(h.letters<KvAdvance>().empty());                              // paced
+  EXPECT_EQ(stamps[1].blocks, (std::vector<SourceBlock>{{{31}, test::stamp(2), 2}}));  // the tail
+  EXPECT_TRUE(h.letters<KvAdvance>().empty());                                         // paced
   h.pass(milliseconds(2));
   m = h.letters<KvAdvance>().at(0);
   EXPECT_EQ(m.ready, (std::vector<KvReady>{{2, kTestLayers}}));
@@ -158,7 +158,7 @@ TEST(TransferSource, SharedBlocks_KeepTheirGenerationToTheLastLease) {
   TransferHarness h;
   const LeaseId first = h.leased();
   h.tell(AdvanceExport{{2}, 4, {{30}}});
-  EXPECT_EQ(stamp_all(h).at(0).blocks.at(0).generation, StampGeneration{1});
+  EXPECT_EQ(stamp_all(h).at(0).blocks.at(0).generation, test::stamp(1));
   h.tell(ExportKv{{3}, {9}, {1}, kStranger, 4});
   KvAsk ask = h.ask();
   ask.transfer.request = RequestId{9};
@@ -177,7 +177,7 @@ TEST(TransferSource, SharedBlocks_KeepTheirGenerationToTheLastLease) {
   h.hear(ask);
   h.tell(LeaseOpened{h.take<OpenLease>().at(0).lease, {}, ""});
   h.tell(AdvanceExport{{4}, 4, {{30}}});
-  EXPECT_EQ(h.take<StampKv>().at(0).blocks.at(0).generation, StampGeneration{2});
+  EXPECT_EQ(h.take<StampKv>().at(0).blocks.at(0).generation, test::stamp(2));
 }
 
 TEST(TransferSource, StampsThatAClosedLeaseWaitedFor_AreWishedByTheOther) {
@@ -276,7 +276,7 @@ TEST(TransferSource, ExportThatNobodyAsksFor_EndsByItsDeadline) {
   EXPECT_EQ(h.count<StampKv>(), 0U);  // nothing was hashed for nobody
   h.hear(h.ask());
   EXPECT_EQ(refused_field(h), "request");
-  h.hear(KvRenew{h.ask().transfer, LeaseId{1}, 0});
+  h.hear(KvRenew{h.ask().transfer, test::first_lease(), 0});
   EXPECT_EQ(refused_field(h), "lease");
 }
 
