@@ -15,7 +15,7 @@ struct RdmaOptions {
   /// RDMA device, e.g. "mlx5_0"; "": the first with an active port. For UCX over TCP the
   /// network interface of `host`; "": lo on loopback, else all.
   std::string device;
-  /// UCX only. local: shared memory and TCP within this host; tcp; rdma: RC queue pairs.
+  /// UCX only. local: shared memory and CMA within this host; tcp; rdma: RC queue pairs.
   enum class Lanes : std::uint8_t { local, tcp, rdma } lanes = Lanes::local;
   /// UCX's TCP is neither encrypted nor authenticated: off loopback it must be allowed by name.
   enum class PlainText : std::uint8_t { loopback_only, allowed } plain = PlainText::loopback_only;

@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kDrain = 200ms;  // after the close: requests that UCX forgot end with the worker
 constexpr auto kConnect = 10s;  // a data path that cannot be made to a peer that lives
+constexpr auto kAway = 100ms;   // how rarely progress() may be called
 constexpr int kTurnsPerPoll = 8;
 constexpr auto kPoll = 2ms;  // no more turns after that long: others wait for us
 
@@ -59,12 +60,12 @@ std::vector<std::pair<const char*, std::string>> settings(const RdmaOptions& opt
   if (options.lanes != RdmaOptions::Lanes::rdma) {
     const bool loopback = options.host.empty() || is_loopback(options.host);
     const bool local = options.lanes == RdmaOptions::Lanes::local;
-    add("TLS", local ? "posix,sysv,cma,tcp,self" : "tcp,self");
+    add("TLS", local ? "posix,sysv,cma,self" : "tcp,self");
     add("NET_DEVICES", !options.device.empty() ? options.device : loopback ? "lo" : "all");
     if (local) add("MM_ERROR_HANDLING", "y");  // else no shared memory in error mode `peer`
     // RMA and zero-copy sends over TCP abort this process when an endpoint fails under them.
-    add("PUT_ENABLE", "n");
-    add("ZCOPY_THRESH", "inf");
+    if (!local) add("PUT_ENABLE", "n");
+    if (!local) add("ZCOPY_THRESH", "inf");
   } else {
     const bool mlx5 = device.name.starts_with("mlx5");
     add("TLS", mlx5 ? "rc,self" : "rc_verbs,self");
@@ -375,7 +376,10 @@ bool UcxTransport::session_ended(Session& session) {
 
 std::size_t UcxTransport::poll() {
   std::size_t turns = 0;
-  const auto until = SideChannel::Clock::now() + kPoll;
+  const auto now = SideChannel::Clock::now();
+  const auto until = now + kPoll;
+  const auto away = now - polled_ - kAway;  // no peer is to blame for that
+  polled_ = now;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = *links_[i];
     if (link.worker == nullptr) continue;
@@ -384,8 +388,9 @@ std::size_t UcxTransport::poll() {
       if (SideChannel::Clock::now() > until) break;
     }
     if (link.closed) continue;
+    if (away > away.zero()) link.usable_by += away;
     if (!link.usable && link.ep != nullptr && link.session->role == SideChannel::Role::initiator &&
-        SideChannel::Clock::now() > link.usable_by)
+        now > link.usable_by)
       link.broken = "not connected in time";
     if (!link.broken.empty())
       lose(*link.session, "ucx: " + link.broken);

@@ -170,6 +170,7 @@ class UcxTransport final : public SessionTransport {
   std::string host_;
   ucp_context_h context_ = nullptr;
   std::vector<Link*> links_;
+  SideChannel::Clock::time_point polled_ = SideChannel::Clock::now();
 };
 
 }  // namespace infos
