@@ -87,7 +87,7 @@ bool Connection::send() {
   std::size_t sent_now = 0;
   while (sent_now < kSendBudget) {
     if (batch_at_ == batch_.size()) fill_batch();
-    if (batch_.empty() && !stream_->wants_room()) return true;
+    if (batch_.empty() && !stream_->has_unsent()) return true;
     const ssize_t sent = stream_->write({batch_.data() + batch_at_, batch_.size() - batch_at_});
     if (sent == Stream::kClosed) return false;
     if (sent == Stream::kAgain) return true;

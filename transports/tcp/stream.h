@@ -22,6 +22,8 @@ class Stream {
   virtual ssize_t write(std::span<const iovec> from) = 0;
   /// Whether it waits for room in the socket.
   virtual bool wants_room() const = 0;
+  /// Whether it holds bytes that were written and are not in the socket yet; write() tries again.
+  virtual bool has_unsent() const { return false; }
   /// Whether it holds bytes that the socket does not show.
   virtual bool has_buffered() const { return false; }
   virtual int fd() const = 0;

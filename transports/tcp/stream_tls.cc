@@ -57,6 +57,7 @@ class TlsStream final : public Stream {
   }
 
   bool wants_room() const override { return wants_room_; }
+  bool has_unsent() const override { return flushed_ < staged_; }
   bool has_buffered() const override { return SSL_pending(ssl_) > 0; }
   int fd() const override { return fd_; }
 
