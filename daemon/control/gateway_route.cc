@@ -97,6 +97,7 @@ GatewayCore::State::Choice GatewayCore::State::best_alone(const std::vector<Cand
 GatewayCore::State::Choice GatewayCore::State::best_pair(const std::vector<Candidate>& all,
                                                          const GatewayRequest& request) {
   if (request.never_split || request.emitted.size() + 2 > request.arrive.max_new_tokens) return {};
+  if (std::ranges::all_of(all, [](const Candidate& c) { return decodes(*c.worker); })) return {};
   std::vector<const Candidate*> sides[2];
   for (const Candidate& c : all) sides[decodes(*c.worker) ? 1 : 0].push_back(&c);
   const auto keep = [](std::vector<const Candidate*>& side, auto score) {

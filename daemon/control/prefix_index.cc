@@ -48,10 +48,14 @@ void PrefixIndex::remove_holder(std::uint32_t holder) {
   for (std::uint32_t i = oldest_; i != kNone;) {
     const std::uint32_t entry = i;
     i = entries_[i].newer;
-    mask(entry)[holder / 64] &= ~(1ULL << holder % 64);
-    if (std::all_of(mask(entry), mask(entry) + words_, [](std::uint64_t w) { return w == 0; }))
-      erase(entry);
+    forget(entry, holder);
   }
+}
+
+void PrefixIndex::forget(std::uint32_t entry, std::uint32_t holder) {
+  std::uint64_t* const held = mask(entry);
+  held[holder / 64] &= ~(1ULL << holder % 64);
+  if (std::all_of(held, held + words_, [](std::uint64_t w) { return w == 0; })) erase(entry);
 }
 
 std::uint32_t PrefixIndex::find(BlockHash hash) const {
@@ -129,7 +133,7 @@ void PrefixIndex::hold(std::uint32_t holder, std::span<const BlockHash> blocks) 
 void PrefixIndex::drop(std::uint32_t holder, std::span<const BlockHash> blocks) {
   for (const BlockHash hash : blocks) {
     const std::uint32_t entry = find(hash);
-    if (entry != kNone) mask(entry)[holder / 64] &= ~(1ULL << holder % 64);
+    if (entry != kNone) forget(entry, holder);
   }
 }
 

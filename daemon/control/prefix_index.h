@@ -44,6 +44,7 @@ class PrefixIndex {
   std::uint32_t find(BlockHash hash) const;
   std::uint32_t insert(BlockHash hash);
   void erase(std::uint32_t entry);
+  void forget(std::uint32_t entry, std::uint32_t holder);
   void link_newest(std::uint32_t entry);
   void unlink(std::uint32_t entry);
   void rehash(std::size_t buckets);
