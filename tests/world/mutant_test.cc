@@ -53,7 +53,7 @@ constexpr Planted kPlanted[] = {
     {Mutant::draws_prompt_seed, "draws_prompt_seed", 1},
     {Mutant::generation_reused, "generation_reused", 1},
 };
-constexpr std::uint64_t kSeedsEach = 200;
+constexpr std::uint64_t kSeedsEach = 2000;  // when the code changes, other seeds find it
 constexpr std::uint64_t kRequests = 60;
 
 std::string broken_by(Mutant mutant, std::uint64_t seed) {
