@@ -11,6 +11,8 @@
 #include "topology/base/log.h"
 #include "transports/shm/shm_transport.h"
 #include "transports/tcp/tcp_transport.h"
+#include "transports/ucx/ucx.h"
+#include "transports/verbs/verbs.h"
 
 namespace infos {
 namespace {
@@ -27,9 +29,13 @@ Result<std::unique_ptr<Transport>> make(TransportKind kind, const TransferLinkOp
       tcp.authority_file = options.tls_authority;
       return make_tcp_transport(tcp);
     }
-    case TransportKind::ucx:
+    case TransportKind::ucx: {
+      RdmaOptions ucx;
+      ucx.lanes = RdmaOptions::Lanes::rdma;  // without a device: tcp is there, and encrypted
+      return make_ucx_transport(ucx);
+    }
     case TransportKind::verbs:
-      break;
+      return make_verbs_transport({});
   }
   return Error{ErrorCode::unsupported,
                fmt::format("transport {} is not in this build", to_string(kind))};

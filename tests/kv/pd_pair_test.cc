@@ -12,6 +12,7 @@
 
 #include "daemon/infosd/worker_main.h"
 #include "tests/kv/worker_pair.h"
+#include "transports/rdma/devices.h"
 
 namespace infos {
 namespace {
@@ -92,13 +93,20 @@ class PdPair : public testing::TestWithParam<std::tuple<Layouts, const char*>> {
 
 TEST_P(PdPair, GivesTheTokensOfOneWorker) {
   const auto& [layouts, transports] = GetParam();
+  const bool rdma = transports == std::string("verbs") || transports == std::string("ucx");
+  if (rdma && !find_rdma_device(""))
+    GTEST_SKIP() << "no RDMA device: tests/rdma runs it in a guest";
   const Options link{{"kv_transports", transports}};
   Pair pair(with(with(plain(), layouts.prefill), link), with(with(plain(), layouts.decode), link));
   pair.begin();
   ASSERT_TRUE(pair.finish());
   EXPECT_EQ(pair.d.served[kRequest].tokens, alone(with(plain(), layouts.prefill)));
   EXPECT_EQ(pair.d.served[kRequest].tokens.size(), kAnswer);
-  EXPECT_EQ(pair.fetched(), kPrompt - 1);
+  // An emulated processor may let deadlines pass; the decoder computes what it did not get.
+  if (rdma)
+    EXPECT_GT(pair.fetched(), 0U);
+  else
+    EXPECT_EQ(pair.fetched(), kPrompt - 1);
   ASSERT_TRUE(pair.workers.run_until([&] { return pair.p.served[kRequest].end.has_value(); }));
   EXPECT_EQ(pair.p.served[kRequest].end->reason, FinishReason::prefilled);
   EXPECT_EQ(pair.p.served[kRequest].tokens.size(), 1U);
@@ -120,6 +128,14 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param);
     });
+
+INSTANTIATE_TEST_SUITE_P(Rdma, PdPair,
+                         testing::Combine(testing::Values(Layouts{
+                                              "F16Block16ToF32Block32",
+                                              {{"kv_dtype", "f16"}, {"block_tokens", "16"}},
+                                              {{"kv_dtype", "f32"}, {"block_tokens", "32"}}}),
+                                          testing::Values("verbs", "ucx")),
+                         [](const auto& info) { return std::string(std::get<1>(info.param)); });
 
 TEST(PdPairFailure, APrefillerKilledAmidTheTransferChangesNoToken) {
   Pair pair(with(plain(), {{"kv_dtype", "f16"}}),
