@@ -38,6 +38,7 @@ class TransferThread::Shell {
   Status prepare();
   void run();
   void stop();
+  bool quiesce();
 
   // ---- any thread ----
 
@@ -76,7 +77,6 @@ class TransferThread::Shell {
   // transfer_thread.cc
   void wake();
   std::uint64_t next_serial();
-  void quiesce();
   void wait();
   bool turn();
   void feed(const TransferEvent& event);

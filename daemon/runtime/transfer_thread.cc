@@ -67,34 +67,35 @@ void TransferThread::Shell::stop() {
 
 TransferThread::Shell::~Shell() {
   stop();
-  quiesce();
+  mover_.reset();
   for (const SharedMemory* table : stamps_) links_.release(table->bytes.data());
   if (staging_) links_.release(staging_->bytes.data());
 }
 
-/// Nothing may touch our memory when it goes: fences and takes back what was granted. A peer that
-/// does not let go in time keeps the mover alive; the process is about to end.
-void TransferThread::Shell::quiesce() {
-  std::size_t open = 0;
-  const auto done = [&open] { --open; };
+/// Nothing may touch our memory when it goes: fences and takes back what was granted. Requires: the
+/// thread has ended. Returns: false when a peer does not let go in time.
+bool TransferThread::Shell::quiesce() {
+  // Outlives this function where a peer does not let go.
+  const auto open = std::make_shared<std::size_t>(0);
+  const auto done = [open] { --*open; };
   for (const auto& [lease, granted] : granted_)
     for (const Granted& one : granted) {
-      ++open;
+      ++*open;
       links_.transport(one.transport).revoke(one.grant, done);
     }
   granted_.clear();
   std::set<WorkerRef> peers;
   for (const auto& [fetch, attached] : attached_) peers.insert(attached.worker);
   for (const WorkerRef& peer : peers) {
-    ++open;
+    ++*open;
     links_.fence(peer, done);
   }
   const Time limit = monotonic_now() + kQuiesceLimit;
-  while (open > 0 && monotonic_now() < limit) {
+  while (*open > 0 && monotonic_now() < limit) {
     links_.progress();
     ::usleep(200);
   }
-  if (open > 0) static_cast<void>(mover_.release());
+  return *open == 0;
 }
 
 // ---- any thread ----
@@ -260,7 +261,11 @@ void TransferThread::Shell::run() {
 // ---- the door ----
 
 TransferThread::TransferThread(std::unique_ptr<Shell> shell) : shell_(std::move(shell)) {}
-TransferThread::~TransferThread() = default;
+TransferThread::~TransferThread() {
+  shell_->stop();
+  // What may still be called is left alive; the process is about to end.
+  if (!shell_->quiesce()) static_cast<void>(shell_.release());
+}
 
 Result<std::unique_ptr<TransferThread>> TransferThread::start(TransferLinks& links,
                                                               const TransferOptions& options) {
