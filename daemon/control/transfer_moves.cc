@@ -153,7 +153,8 @@ void TransferCore::State::on(Time now, const MoveDone& event, TransferEffects& o
       start_fence(now, move.peer, out);
     }
   }
-  if (fetch.moves == 0) fetch.idle_since = now;
+  const auto still = fetches.find(move.fetch);
+  if (still != fetches.end() && still->second.moves == 0) still->second.idle_since = now;
   finish_if_over(move.fetch, out);
 }
 
