@@ -197,7 +197,8 @@ void fields(A& a, Like<GatewayConfig> auto& m) {
   a.always(5, "queue_timeout", m.queue_timeout),
       a.always(6, "max_tokens_total", m.max_tokens_total);
   a.always(7, "seed", m.seed), a(8, "max_per_tenant", m.max_per_tenant);
-  a.always(9, "prefix_index_bytes", m.prefix_index_bytes);
+  a.always(9, "prefix_index_bytes", m.prefix_index_bytes),
+      a.always(10, "decode_prefill_cost", m.decode_prefill_cost);
 }
 template <typename A>
 void fields(A& a, Like<Arrive> auto& m) {

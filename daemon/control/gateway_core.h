@@ -25,6 +25,8 @@ struct GatewayConfig {
   std::uint32_t max_per_tenant =
       0;  ///< admitted and not ended, per named tenant; beyond: 429; 0: no limit
   std::uint64_t seed = 1;
+  /// How much dearer a prompt counts on a decode worker: what it computes, it takes from answers.
+  double decode_prefill_cost = 1.5;
   std::uint64_t prefix_index_bytes = 64u << 20;  ///< of what is remembered of workers' prefixes
   friend bool operator==(const GatewayConfig&, const GatewayConfig&) = default;
 };

@@ -21,8 +21,6 @@ constexpr double kCrowding =
 // each of them up a little; the latter counts a tenth of what it costs them.
 constexpr double kSharedPrefill = 2;
 constexpr double kDisturbance = 0.1;
-// What a decode worker prefills, it takes from the answers that will come to it.
-constexpr double kOffRole = 1.5;
 // Links that nothing is known of: 10 GbE.
 constexpr double kLinkBytesGuess = 1e9;  // bytes/s
 constexpr double kLinkSecondsGuess = 1e-3;
@@ -47,7 +45,7 @@ void GatewayCore::State::predict(Candidate& c, const GatewayRequest& request) co
   const double ahead = load.running > 0 ? static_cast<double>(load.waiting) / load.running : 0;
   const double shared = company > 0 ? kSharedPrefill : 1;
   c.queue_seconds = static_cast<double>(worker.prefill_pending) / rate;
-  const double role = worker.ready.role == WorkerRole::decode ? kOffRole : 1;
+  const double role = worker.ready.role == WorkerRole::decode ? config.decode_prefill_cost : 1;
   c.prefill_seconds =
       static_cast<double>(c.missing) / rate * (shared + kDisturbance * company) * role;
   c.decode_seconds = answer * step * (1 + kCrowding * company + ahead);

@@ -178,6 +178,7 @@ void WorkerCore::State::on(const ExportDone& event, WorkerEffects&) {
   free_blocks(of.blocks);
   blocked_available = 0;
   exports.erase(found);
+  if (!step) report_due = true;  // no step's report will say that the blocks are free
 }
 
 /// Whoever should have fetched it will not.

@@ -61,6 +61,7 @@ Status Node::start() {
     gateway.first_request = first_request(cluster_->self().node, cluster_->incarnation());
     supervisor.agent.generation_base = generation_base(cluster_->incarnation());
   }
+  gateway.core.decode_prefill_cost = options_.decode_prefill_cost;
   gateway.api_keys_file = options_.api_keys_file;
   gateway.insecure = options_.insecure ? Insecure::allowed : Insecure::refused;
   gateway_ = INFOS_TRY(Gateway::create(io_, gateway));

@@ -33,6 +33,8 @@ constexpr TextOption kTextOptions[] = {
     {"cluster-dir", "",
      "folder that `infos init` or `infos join` made: this is a node of a cluster"},
     {"peer-listen", "", "address:port for the other nodes (default: as the folder says)"},
+    {"decode-prefill-cost", "1.5",
+     "how much dearer a prompt counts on a decode worker; 1e9: never where another can compute it"},
     {"threads", "", "compute threads of each --model (default: all cores)"},
     {"cores", "", "cores to pin each --model to, e.g. 0-3,8"},
     {"kv-memory", "", "memory of the KV pool of each --model, e.g. 2GiB"},
@@ -121,6 +123,12 @@ Status take_words(const po::variables_map& given, InfosdOptions& options) {
   options.kv_memory = word("kv-memory");
   options.cluster_dir = word("cluster-dir");
   options.peer_listen = word("peer-listen");
+  const std::string cost = word("decode-prefill-cost");
+  const auto [end, code] =
+      std::from_chars(cost.data(), cost.data() + cost.size(), options.decode_prefill_cost);
+  if (code != std::errc() || end != cost.data() + cost.size() ||
+      !(options.decode_prefill_cost >= 1 && options.decode_prefill_cost <= 1e9))
+    return refuse("decode-prefill-cost", cost, "a number from 1 to 1e9");
   if (!options.peer_listen.empty() && options.cluster_dir.empty())
     return refuse("peer-listen", options.peer_listen, "--cluster-dir DIR beside it");
   if (!options.cluster_dir.empty() && options.state_file.empty())

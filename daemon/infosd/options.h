@@ -37,6 +37,7 @@ struct InfosdOptions {
   std::string otlp_url;      ///< OpenTelemetry collector for traces; empty: none
   std::string cluster_dir;   ///< empty: the only node
   std::string peer_listen;   ///< HOST:PORT; empty: as the cluster's folder says
+  double decode_prefill_cost = 1.5;
   std::string admin_socket;  ///< empty: no admin API
   bool insecure = false;
   Duration drain_limit = seconds(15);

@@ -191,6 +191,23 @@ class Cluster:
                 raise RuntimeError(f"want {count} workers serving, the nodes see {seen}\n{self.logs()}")
             await asyncio.sleep(0.05)  # lint: allow
 
+    async def generations(self):
+        """Of the workers that serve, as the first daemon sees them."""
+        rows = (await self[1].admin("workers"))["workers"]
+        return {row["worker"]: row["generation"] for row in rows if row["phase"] == "serving"}
+
+    async def wait_generations_after(self, before, count=3, seconds=60):
+        """Until as many workers serve as before, at least `count` of them in a new process."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while True:
+            now = await self.generations()
+            if len(now) == len(before) and sum(now[w] != g for w, g in before.items() if w in now) >= count:
+                return
+            if loop.time() > end:
+                raise RuntimeError(f"workers were {before} and are {now}\n{self.logs()}")
+            await asyncio.sleep(0.05)  # lint: allow
+
     def logs(self):
         return "\n".join(f"---- {d.name}\n{d.logs()}" for d in self.daemons if os.path.exists(d.log_path))
 
