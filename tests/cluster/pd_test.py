@@ -167,4 +167,5 @@ def main():
         asyncio.run(run(lab, requests, concurrency))
 
 
-main()
+if __name__ == "__main__":
+    main()
