@@ -108,10 +108,7 @@ void PeerRelay::on(LocalLetter& event, RelayEffects& out) {
 
 void PeerRelay::on(GatewaySays& event, RelayEffects& out) {
   const auto found = remotes_.find(event.message.worker);
-  if (found == remotes_.end()) {
-    out.push_back(SendLocal{std::move(event.message)});
-    return;
-  }
+  if (found == remotes_.end()) return hand_over(std::move(event.message), out);
   const WorkerRef to{event.message.worker, event.message.generation};
   if (found->second.generation == to.generation)
     out.push_back(
@@ -179,7 +176,7 @@ void PeerRelay::said(NodeId node, ToRemoteWorker& message, RelayEffects& out) {
   else if (const auto found = worker->foreign.find(request);
            cancel && found != worker->foreign.end() && found->second <= cancel->attempt)
     worker->foreign.erase(found);
-  out.push_back(SendLocal{{to.worker, to.generation, std::move(message.message)}});
+  hand_over({to.worker, to.generation, std::move(message.message)}, out);
 }
 
 void PeerRelay::said(NodeId node, FromRemoteWorker& message, RelayEffects& out) {
@@ -219,6 +216,24 @@ void PeerRelay::said(NodeId node, RelayedLetter& message, RelayEffects& out) {
   if (!receiver) return;  // the sender's node hears of its end
   receiver->correspondents.insert(from);
   out.push_back(SendLocal{{to.worker, to.generation, std::move(message.letter)}});
+}
+
+/// A worker that is to share KV with another one must hear of that one's end, although neither has
+/// written yet: else it keeps KV for nobody.
+void PeerRelay::hand_over(SendWorker message, RelayEffects& out) {
+  const WorkerRef to{message.worker, message.generation};
+  const auto* submit = std::get_if<Submit>(&message.message);
+  const WorkerRef sink = submit ? submit->kv_for.worker : WorkerRef{};
+  out.push_back(SendLocal{std::move(message)});
+  Local* worker = local(to);
+  if (!worker || !sink.worker) return;
+  const auto found = remotes_.find(sink.worker);
+  const bool there =
+      local(sink) || (found != remotes_.end() && found->second.generation == sink.generation);
+  if (there)
+    worker->correspondents.insert(sink);
+  else
+    out.push_back(SendLocal{{to.worker, to.generation, PeerGone{sink}}});
 }
 
 // ---- ends ----

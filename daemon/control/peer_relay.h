@@ -156,6 +156,7 @@ class PeerRelay {
 
   Local* local(WorkerRef worker);
   Remote* remote(NodeId node, WorkerRef worker);
+  void hand_over(SendWorker message, RelayEffects& out);
   void remote_gone(WorkerId id, RelayEffects& out);
   void tell_correspondents(WorkerRef gone, RelayEffects& out);
   void spread_load(WorkerId id, Local& worker, RelayEffects& out);
