@@ -72,7 +72,7 @@ TEST(World, OnePoolIsLost_TheOtherServesAlone) {
 
 TEST(World, Swarm_NoSeedBreaksAnInvariant) {
   FuzzOptions options;
-  options.seeds = 60;
+  options.seeds = 40;
   const FuzzReport report = fuzz(options);
   for (const FuzzFailure& f : report.failures) {
     ADD_FAILURE() << f.violation << "\nrerun: infos simulate --fuzz --seeds 1 --seed " << f.seed;
