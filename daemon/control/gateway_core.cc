@@ -184,7 +184,9 @@ void GatewayCore::State::helper_ended(GatewayRequest& request, FinishReason reas
                            KvWithheld{request.arrive.request, request.attempt()}});
 }
 
-void GatewayCore::State::take_tokens(const WorkerSaid& said, GatewayEffects& out) {
+/// Returns: true if another worker than the one that speaks has room again.
+bool GatewayCore::State::take_tokens(const WorkerSaid& said, GatewayEffects& out) {
+  bool freed = false;
   std::size_t mine =
       SIZE_MAX;  // the last effect, if it is a Deliver to the request of the token before
   for (const TokenOut& token : said.report.tokens) {
@@ -192,7 +194,7 @@ void GatewayCore::State::take_tokens(const WorkerSaid& said, GatewayEffects& out
     if (!request) continue;
     prefill_over(*request);
     const bool helps = request->worker != said.worker;
-    request->drawn |= !helps;
+    if (!helps && !request->drawn) freed |= first_draw(*request, out);
     const std::size_t next = request->emitted.size();
     if (token.index < next && request->helper.worker && !helps) take_repeat(*request, token, out);
     if (token.index < next && planted(Mutant::repeated_token_delivered))
@@ -219,16 +221,26 @@ void GatewayCore::State::take_tokens(const WorkerSaid& said, GatewayEffects& out
     mine = out.size();
     out.push_back(Deliver{token.request, {token.sampled}});
   }
+  return freed;
+}
+
+/// An end that is of no attempt under way. A worker that has computed a prompt for another one
+/// keeps its KV, and may not have heard that nobody wants it.
+void GatewayCore::State::take_late_end(const WorkerSaid& said, const SequenceEnd& end,
+                                       GatewayEffects& out) {
+  if (end.reason != FinishReason::prefilled) return;
+  out.push_back(SendWorker{said.worker, said.generation, Cancel{end.request, end.attempt}});
 }
 
 void GatewayCore::State::take_end(const WorkerSaid& said, const SequenceEnd& end,
                                   GatewayEffects& out) {
   const auto found = requests.find(end.request);
-  if (found == requests.end()) return;
+  if (found == requests.end()) return take_late_end(said, end, out);
   GatewayRequest& request = found->second;
-  if (!request.worker || request.attempt() != end.attempt) return;
+  if (!request.worker || request.attempt() != end.attempt) return take_late_end(said, end, out);
   const bool helps = request.worker != said.worker;
-  if (helps && (request.helper.worker != said.worker || !request.helping)) return;
+  if (helps && (request.helper.worker != said.worker || !request.helping))
+    return take_late_end(said, end, out);
   request.cached_tokens =
       std::max(request.helper.worker ? request.cached_tokens : 0, end.cached_tokens);
   if (helps && !planted(Mutant::half_taken_for_whole)) {
@@ -267,9 +279,9 @@ void GatewayCore::State::on(const WorkerSaid& event, GatewayEffects& out) {
   prefixes.hold(worker.holder, event.report.held);
   prefixes.drop(worker.holder, event.report.dropped);
   const std::size_t busy = worker.attached.size() + worker.helped.size();
-  take_tokens(event, out);
+  const bool freed = take_tokens(event, out);
   for (const SequenceEnd& end : event.report.ended) take_end(event, end, out);
-  if (worker.attached.size() + worker.helped.size() != busy) pump(worker.ready.model, out);
+  if (freed || worker.attached.size() + worker.helped.size() != busy) pump(worker.ready.model, out);
 }
 
 void GatewayCore::State::on(const ModelListed& event, GatewayEffects& out) {

@@ -55,15 +55,29 @@ void GatewayCore::State::detach(GatewayRequest& request) {
   request.helper = WorkerRef{};
 }
 
-/// The helper may have ended and still keep KV for the other; once that has drawn, it keeps none.
+/// The helper may have ended and still keep KV for the other. Once that has drawn, it was told.
 void GatewayCore::State::cancel_helper(GatewayRequest& request, GatewayEffects& out) {
   if (!request.helper.worker) return;
-  if (request.helping || !request.drawn) {
+  if (!request.drawn) {
     out.push_back(SendWorker{request.helper.worker, request.helper.generation,
                              Cancel{request.arrive.request, request.attempt()}});
   }
   detach_helper(request);
   request.helper = WorkerRef{};
+}
+
+/// The decode side has all KV, wherever it is from. It may never have asked its helper for any (it
+/// found a prefix, they do not reach each other), which would keep it for long. Returns: true if
+/// the helper was at work.
+bool GatewayCore::State::first_draw(GatewayRequest& request, GatewayEffects& out) {
+  const bool helped = request.helping;
+  if (request.helper.worker) {
+    out.push_back(SendWorker{request.helper.worker, request.helper.generation,
+                             Cancel{request.arrive.request, request.attempt()}});
+    detach_helper(request);
+  }
+  request.drawn = true;
+  return helped;
 }
 
 /// Tells its workers, if it has any, to stop.

@@ -74,8 +74,9 @@ struct GatewayCore::State {
   void on(const ModelListed& event, GatewayEffects& out);
   void on(const GatewayTick&, GatewayEffects&) {}
   std::optional<Reject> refuse(const Arrive& event);
-  void take_tokens(const WorkerSaid& said, GatewayEffects& out);
+  bool take_tokens(const WorkerSaid& said, GatewayEffects& out);
   void take_end(const WorkerSaid& said, const SequenceEnd& end, GatewayEffects& out);
+  void take_late_end(const WorkerSaid& said, const SequenceEnd& end, GatewayEffects& out);
   void worker_lost(WorkerId id, GatewayWorker& worker, GatewayEffects& out);
   void expire(GatewayEffects& out);
   GatewayRequest* current(const WorkerSaid& said, RequestId request, Attempt attempt,
@@ -91,6 +92,7 @@ struct GatewayCore::State {
   void prefill_over(GatewayRequest& request);
   void cancel(GatewayRequest& request, GatewayEffects& out);
   void cancel_helper(GatewayRequest& request, GatewayEffects& out);
+  bool first_draw(GatewayRequest& request, GatewayEffects& out);
   void retry(GatewayRequest& request, const std::string& why, GatewayEffects& out);
   void finish(GatewayRequest& request, FinishReason reason, std::string message,
               GatewayEffects& out);

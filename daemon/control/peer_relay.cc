@@ -73,7 +73,11 @@ void PeerRelay::on(LocalSaid& event, RelayEffects& out) {
   std::erase_if(event.report.ended, [&](SequenceEnd& end) {
     const NodeId node = node_of(end.request);
     if (node == config_.self) return false;
-    worker->foreign.erase(end.request);
+    // After `prefilled` it keeps KV for another worker, until the gateway cancels that or is lost.
+    const auto known = worker->foreign.find(end.request);
+    if (end.reason != FinishReason::prefilled && known != worker->foreign.end() &&
+        known->second <= end.attempt)
+      worker->foreign.erase(known);
     foreign[node].ended.push_back(std::move(end));
     return true;
   });

@@ -4,7 +4,10 @@
 // event by event.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "daemon/control/block_hash.h"
 #include "daemon/control/gateway_core.h"
@@ -109,7 +112,8 @@ TEST(GatewaySplit, Request_GoesToBothAndStreamsFromThePrefillSide) {
   ASSERT_EQ(g.finished.size(), 1U);
   EXPECT_EQ(g.finished[0].reason, FinishReason::length);
   EXPECT_EQ(g.finished[0].attempts, 1U);
-  EXPECT_EQ(g.count<Cancel>(kP) + g.count<Cancel>(kD), 0U);
+  EXPECT_EQ(g.count<Cancel>(kP), 1U) << "of what it may still keep";
+  EXPECT_EQ(g.count<Cancel>(kD), 0U);
   EXPECT_EQ(g.core.counters().split, 1U);
 }
 
@@ -124,6 +128,77 @@ TEST(GatewaySplit, DecodeSideThatIsFaster_DeliversFirst) {
   g.end(kD, FinishReason::stop, 2);
   ASSERT_EQ(g.finished.size(), 1U);
   EXPECT_EQ(g.count<Cancel>(kP), 1U) << "its half goes on in vain";
+}
+
+TEST(GatewaySplit, DecodeSideThatHasDrawn_FreesThePrefillSide) {
+  GatewayConfig config;
+  config.max_running_per_worker = 1;
+  for (const bool prefilled : {true, false}) {
+    Gateway g(config);
+    g.up_both();
+    g.tell(WorkerUp{{3}, {1}, ready(WorkerRole::decode, 10)});
+    g.ask(1);
+    if (prefilled) g.token(kP, 0, 50), g.end(kP, FinishReason::prefilled, 1);
+    g.ask(2);
+    EXPECT_EQ(g.submitted(kP, 1, 2) != nullptr, prefilled);
+    EXPECT_EQ(g.count<Cancel>(kP), 0U);
+    g.token(kD, 0, 50);
+    ASSERT_EQ(g.count<Cancel>(kP), 1U) << "it may never have been asked for its KV";
+    if (!prefilled) g.end(kP, FinishReason::prefilled, 1);
+    for (std::uint32_t i = 1; i < 5; ++i) g.token(kD, i, 50 + static_cast<TokenId>(i));
+    g.end(kD, FinishReason::length, 5);
+    EXPECT_EQ(g.delivered, (std::vector<TokenId>{50, 51, 52, 53, 54}));
+    ASSERT_EQ(g.finished.size(), 1U);
+  }
+}
+
+/// However an attempt is over before the decode side has drawn, its KV is kept for nobody.
+TEST(GatewaySplit, AttemptOverAfterPrefilled_CancelsWhatIsKept) {
+  const std::vector<std::pair<const char*, std::function<void(Gateway&)>>> ways = {
+      {"the client is gone", [](Gateway& g) { g.tell(ClientGone{{1}}); }},
+      {"a stop string", [](Gateway& g) { g.tell(StopHit{{1}}); }},
+      {"the deadline", [](Gateway& g) { g.now = g.now + seconds(11), g.tell(GatewayTick{}); }},
+      {"refused", [](Gateway& g) { g.end(kD, FinishReason::error, 1); }},
+      {"failed for good", [](Gateway& g) { g.end(kD, FinishReason::error, 1, 1, false); }},
+      {"a stop token", [](Gateway& g) { g.end(kD, FinishReason::stop, 1); }},
+      {"tokens are missing", [](Gateway& g) { g.token(kD, 3, 50); }},
+      {"another token", [](Gateway& g) { g.token(kD, 0, 51); }},
+      {"the worker is gone",
+       [](Gateway& g) {
+         g.tell(WorkerDown{{kD}, {1}});
+       }},
+  };
+  for (const auto& [what, happens] : ways) {
+    SCOPED_TRACE(what);
+    Gateway g;
+    g.up_both();
+    Arrive a;
+    a.request = {1}, a.model = "m", a.max_new_tokens = 5, a.prompt.assign(200, 1);
+    a.deadline = g.now + seconds(10);
+    g.tell(a);
+    g.token(kP, 0, 50);
+    g.end(kP, FinishReason::prefilled, 1);
+    ASSERT_EQ(g.count<Cancel>(kP), 0U);
+    happens(g);
+    ASSERT_EQ(g.count<Cancel>(kP), 1U);
+    for (const SendWorker& s : g.sent) {
+      const auto* cancel = std::get_if<Cancel>(&s.message);
+      EXPECT_TRUE(!cancel || *cancel == (Cancel{{1}, {1}}));
+    }
+  }
+}
+
+TEST(GatewaySplit, PrefilledOfAnAttemptThatIsOver_IsCancelled) {
+  Gateway g;
+  g.up_both();
+  g.end(kP, FinishReason::prefilled, 1, 3, true, 77);  // nobody knows it
+  EXPECT_EQ(g.count<Cancel>(kP), 1U);
+  g.end(kP, FinishReason::cancelled, 1, 3, true, 77);
+  EXPECT_EQ(g.count<Cancel>(kP), 1U) << "it keeps nothing";
+  g.ask(1);
+  g.end(kD, FinishReason::error, 0);  // placed again
+  g.end(kP, FinishReason::prefilled, 1);
+  EXPECT_EQ(g.count<Cancel>(kP), 3U) << "once when it was over, once when it was late";
 }
 
 TEST(GatewaySplit, StopTokenFromThePrefillSide_EndsTheAnswer) {

@@ -180,6 +180,40 @@ TEST(PeerRelay, LinkGone_WorkersAreDownAndForeignRequestsAreCancelled) {
   EXPECT_EQ(cluster.worker<Cancel>(1)[0].request, request(2));
 }
 
+TEST(PeerRelay, LinkGone_KvThatIsKeptForItsRequestsIsCancelled) {
+  Cluster cluster(2);
+  cluster.feed(1, LocalUp{ref(7), ready()});
+  cluster.settle();
+  for (const std::uint64_t n : {0, 1})
+    cluster.feed(2, GatewaySays{{WorkerId{7}, Generation{1}, submit(request(2, n))}});
+  cluster.settle();
+  StepReport done;
+  for (const std::uint64_t n : {0, 1})
+    done.ended.push_back({request(2, n), Attempt{1}, FinishReason::prefilled, 0, "", false, 1});
+  cluster.feed(1, LocalSaid{ref(7), done});
+  cluster.settle();
+  cluster.feed(2, GatewaySays{{WorkerId{7}, Generation{1}, Cancel{request(2, 1), Attempt{1}}}});
+  cluster.settle();
+  ASSERT_EQ(cluster.worker<Cancel>(1).size(), 1u);
+  cluster.cut(1, 2);
+  ASSERT_EQ(cluster.worker<Cancel>(1).size(), 2u) << "one was cancelled already";
+  EXPECT_EQ(cluster.worker<Cancel>(1)[1].request, request(2));
+}
+
+TEST(PeerRelay, EndOfAnOlderAttempt_LeavesTheNewerOneToBeCancelled) {
+  Cluster cluster(2);
+  cluster.feed(1, LocalUp{ref(7), ready()});
+  cluster.settle();
+  cluster.feed(2, GatewaySays{{WorkerId{7}, Generation{1}, submit(request(2), 2)}});
+  cluster.settle();
+  StepReport done;
+  done.ended.push_back({request(2), Attempt{1}, FinishReason::cancelled, 0, "", false, 0});
+  cluster.feed(1, LocalSaid{ref(7), done});
+  cluster.cut(1, 2);
+  ASSERT_EQ(cluster.worker<Cancel>(1).size(), 1u);
+  EXPECT_EQ(cluster.worker<Cancel>(1)[0].attempt, Attempt{2});
+}
+
 TEST(PeerRelay, LinkComesBack_TheSameProcessIsUpAgainWithAHigherLink) {
   Cluster cluster(2);
   cluster.feed(1, LocalUp{ref(7), ready()});

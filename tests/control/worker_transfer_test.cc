@@ -217,6 +217,50 @@ TEST(WorkerTransfer, ExportsWithoutReader_EndAndDoNotStarvePrefill) {
   expect_idle(p);
 }
 
+TEST(WorkerTransfer, Cancel_EndsAnExportWhateverItsSequenceDoes) {
+  enum class When { waiting, in_step, prefilled };
+  for (const When when : {When::waiting, When::in_step, When::prefilled}) {
+    SCOPED_TRACE(static_cast<int>(when));
+    WorkerHarness p(small());
+    if (when == When::waiting) p.tell(submit(2, prompt(16, 5), 1));
+    p.tell(exporting(1, 50));
+    if (when == When::prefilled) p.run();
+    p.tell(Cancel{RequestId{1}, Attempt{0}});  // of an older attempt
+    EXPECT_TRUE(p.ended_exports().empty());
+    p.tell(Cancel{RequestId{1}, Attempt{1}});
+    p.run();
+    EXPECT_EQ(p.end_of(RequestId{1})->reason,
+              when == When::prefilled ? FinishReason::prefilled : FinishReason::cancelled);
+    ASSERT_EQ(p.ended_exports().size(), p.exports().size());
+    EXPECT_EQ(p.exports().size(), when == When::waiting ? 0U : 1U);
+    for (const ExportKv& e : p.exports()) {
+      EXPECT_GT(p.core().load().kv_blocks_used, 0U) << "freed without an answer";
+      p.tell(ExportDone{e.id});
+    }
+    expect_idle(p);
+    p.tell(Cancel{RequestId{1}, Attempt{1}});  // said twice
+    expect_idle(p);
+  }
+}
+
+TEST(WorkerTransfer, NextAttempt_EndsTheExportOfTheOneBefore) {
+  WorkerHarness p(small());
+  p.tell(exporting(1, 30));
+  p.run();
+  ASSERT_EQ(p.end_of(RequestId{1})->reason, FinishReason::prefilled);
+  Submit again = exporting(1, 30);
+  again.attempt = Attempt{2};
+  again.tokens.push_back(p.answer(RequestId{1})[0]);  // it was delivered
+  again.max_new_tokens = 2;
+  p.tell(again);
+  EXPECT_EQ(p.ended_exports().size(), 1U);
+  p.run();
+  ASSERT_EQ(p.exports().size(), 2U);
+  p.tell(Cancel{RequestId{1}, Attempt{2}});
+  for (const ExportKv& e : std::vector<ExportKv>(p.exports())) p.tell(ExportDone{e.id});
+  expect_idle(p);
+}
+
 TEST(WorkerTransfer, RunningSequence_TakesTheBlocksOfWaitingExports) {
   WorkerConfig config = small();
   config.kv_blocks = 16;
