@@ -94,7 +94,7 @@ async def cut(lab, rng, log):
     how = rng.choice(("drop", "reset"))
     event = log.begin(how)
     await asyncio.to_thread(lab.cut, a, b, how)
-    await asyncio.sleep(rng.uniform(0.2, 2.5))  # lint: allow
+    await asyncio.sleep(rng.uniform(0.2, 2))  # lint: allow
     await asyncio.to_thread(lab.heal)
     log.end(event)
 
@@ -104,7 +104,7 @@ async def disturb(lab, rng, args, log):
     rng.shuffle(todo)
     end = time.monotonic() + args.seconds
     for what in todo:
-        await asyncio.sleep(rng.uniform(0.1, 0.5))  # lint: allow
+        await asyncio.sleep(rng.uniform(0.05, 0.25))  # lint: allow
         if time.monotonic() > end:
             break
         await (kill(lab, rng, args.gateway, log) if what == "kill" else cut(lab, rng, log))
