@@ -263,7 +263,9 @@ void Node::act(CheckedSpec spec) {
   serving_ = std::move(spec);
   for (const ModelSpec& model : serving_.set.models)
     gateway_->set_loading(model.name, Gateway::Loading::possible);
-  supervisor_->set_desired(serving_.workers);
+  std::vector<WorkerSpec> workers = serving_.workers;
+  equip(workers);
+  supervisor_->set_desired(std::move(workers));
 }
 
 // ---- workers ----

@@ -86,6 +86,7 @@ class Node final : private WorkerListener, private ClusterHost {
   Status open_relay();
   Status start_cluster();
   Result<std::string> written_down() const;
+  void equip(std::vector<WorkerSpec>& workers) const;
   Status open_state();
   Status open_recording(const GatewayConfig& gateway, const AgentConfig& agent);
   Result<CheckedSpec> first_spec();

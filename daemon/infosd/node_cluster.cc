@@ -20,7 +20,6 @@ namespace {
 
 /// A worker that moves KV listens where its daemon does, with the node's certificate.
 void add_data_listener(WorkerSpec& worker, const std::string& listens, const std::string& dir) {
-  if (!worker.options.contains("role")) return;
   const auto at = split_address(listens);
   INFOS_CHECK(at.ok());
   worker.options["kv_listen"] = at->host;
@@ -102,12 +101,20 @@ Result<PlanWish> Node::cluster_reads(const std::string& yaml) {
   return wish;
 }
 
+/// What a worker that moves KV is told by this node, beside what the plan says.
+void Node::equip(std::vector<WorkerSpec>& workers) const {
+  for (WorkerSpec& worker : workers) {
+    if (!worker.options.contains("role")) continue;
+    if (cluster_) add_data_listener(worker, cluster_->listens(), options_.cluster_dir);
+    if (!options_.kv_transports.empty()) worker.options["kv_transports"] = options_.kv_transports;
+  }
+}
+
 /// Workers first: they load for longest. A model whose files are not here is served by the gateways
 /// of other nodes.
 void Node::cluster_acts(const Plan& plan, std::vector<WorkerSpec> part) {
   if (ending_) return;
-  for (WorkerSpec& worker : part)
-    add_data_listener(worker, cluster_->listens(), options_.cluster_dir);
+  equip(part);
   supervisor_->set_desired(part);
   auto spec = std::make_shared<CheckedSpec>();
   spec->yaml = plan.spec;

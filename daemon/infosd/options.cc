@@ -10,6 +10,8 @@
 
 #include <boost/program_options.hpp>
 
+#include "daemon/runtime/worker_args.h"
+
 namespace infos {
 namespace {
 
@@ -35,6 +37,9 @@ constexpr TextOption kTextOptions[] = {
     {"peer-listen", "", "address:port for the other nodes (default: as the folder says)"},
     {"decode-prefill-cost", "1.5",
      "how much dearer a prompt counts on a decode worker; 1e9: never where another can compute it"},
+    {"kv-transports", "",
+     "how workers here may move keys and values, the best first: some of shm, tcp, ucx, verbs with "
+     "commas between, or none (default: shm,tcp)"},
     {"threads", "", "compute threads of each --model (default: all cores)"},
     {"cores", "", "cores to pin each --model to, e.g. 0-3,8"},
     {"kv-memory", "", "memory of the KV pool of each --model, e.g. 2GiB"},
@@ -129,6 +134,11 @@ Status take_words(const po::variables_map& given, InfosdOptions& options) {
   if (code != std::errc() || end != cost.data() + cost.size() ||
       !(options.decode_prefill_cost >= 1 && options.decode_prefill_cost <= 1e9))
     return refuse("decode-prefill-cost", cost, "a number from 1 to 1e9");
+  options.kv_transports = word("kv-transports");
+  if (!options.kv_transports.empty() &&
+      !parse_worker_options({{"kv_transports", options.kv_transports}}).ok())
+    return refuse("kv-transports", options.kv_transports,
+                  "none, or some of shm, tcp, ucx, verbs with commas between");
   if (!options.peer_listen.empty() && options.cluster_dir.empty())
     return refuse("peer-listen", options.peer_listen, "--cluster-dir DIR beside it");
   if (!options.cluster_dir.empty() && options.state_file.empty())

@@ -38,6 +38,7 @@ struct InfosdOptions {
   std::string cluster_dir;   ///< empty: the only node
   std::string peer_listen;   ///< HOST:PORT; empty: as the cluster's folder says
   double decode_prefill_cost = 1.5;
+  std::string kv_transports;  ///< of every worker here that moves KV; empty: its own choice
   std::string admin_socket;  ///< empty: no admin API
   bool insecure = false;
   Duration drain_limit = seconds(15);

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import cluster
 import harness
@@ -99,16 +100,26 @@ class Capture:
 
     def __init__(self, lab):
         self.path = os.path.join(lab.folder.name, "wire.pcap")
-        self.process = subprocess.Popen(lab.on_node(2) + ["tshark", "-q", "-i", "eth0", "-w", self.path],
+        self.process = subprocess.Popen(lab.on_node(2) + ["tshark", "-q", "-B", "64", "-i", "eth0", "-w", self.path],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             if "Capturing on" in line:
                 break
+        # That is said before the interface is open; the file is made after.
+        while self.process.poll() is None and not (os.path.exists(self.path) and os.path.getsize(self.path)):
+            time.sleep(0.01)  # lint: allow
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
+            self.process.stderr.close()
 
     def check(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait()
-        self.process.stderr.close()
+        self.__exit__()
         read = ["tshark", "-r", self.path, "-T", "fields", "-e", "tcp.port", "-Y"]
         payload = subprocess.run(read + ["tcp.len > 0"], capture_output=True, text=True, check=True).stdout.split("\n")
         assert len(payload) > 100, f"only {len(payload)} packets were captured"

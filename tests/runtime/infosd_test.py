@@ -113,7 +113,8 @@ class Infosd(unittest.TestCase):
 
     def test_wrong_options_name_what_is_allowed(self):
         for options, wanted in ((["--listen", "nowhere"], "ADDRESS:PORT"), (["--log-level", "loud"], "want debug"),
-                                (["--model", "=x"], "NAME=PATH"), (["--colour", "red"], "colour"), ([], "nothing to serve")):
+                                (["--model", "=x"], "NAME=PATH"), (["--colour", "red"], "colour"),
+                                (["--model", "m=x", "--kv-transports", "pigeon"], "shm, tcp, ucx"), ([], "nothing to serve")):
             done = subprocess.run([str(INFOSD), *options], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2, options)
             self.assertIn(wanted, done.stderr)
