@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "topology/model/kv_layout.h"
 
 namespace infos {
 namespace {
@@ -40,6 +44,39 @@ void override_with(Options& options, const PoolEngineSpec& engine) {
   if (!engine.device_options.empty()) options["device_options"] = engine.device_options;
 }
 
+/// The layout that a pool's workers will have, as far as its options say; the model's own numbers
+/// are the same for all of its pools. None: the engine chooses the type of KV by the weights.
+std::optional<KvLayout> layout_of(const PoolWish& pool) {
+  const auto dtype = pool.options.find("kv_dtype");
+  if (dtype == pool.options.end()) return std::nullopt;
+  KvShape shape;
+  shape.head_dim = 64;
+  shape.dtype = dtype->second == "f32"    ? KvDType::f32
+                : dtype->second == "bf16" ? KvDType::bf16
+                                          : KvDType::f16;
+  const auto number = [&](const char* key, std::uint32_t fallback) {
+    const auto at = pool.options.find(key);
+    if (at != pool.options.end())
+      std::from_chars(at->second.data(), at->second.data() + at->second.size(), fallback);
+    return fallback;
+  };
+  shape.block_tokens = number("block_tokens", 16);
+  shape.ranks = number("tensor_parallel", 1);
+  return make_kv_layout(shape);
+}
+
+KvPolicy policy_of(Numerics numerics) {
+  switch (numerics) {
+    case Numerics::exact:
+      return KvPolicy::exact;
+    case Numerics::bounded:
+      return KvPolicy::bounded;
+    case Numerics::permissive:
+      return KvPolicy::permissive;
+  }
+  return KvPolicy::exact;
+}
+
 /// Reads one spec; `errors` collects what cannot be done.
 class Wisher {
  public:
@@ -49,6 +86,7 @@ class Wisher {
     ModelWish wish{model.name, model.source, model.engine.max_context, {}};
     if (!model.pools.empty()) {
       for (const PoolSpec& pool : model.pools) wish.pools.push_back(explicit_pool(model, pool));
+      check_layouts(model, wish);
     } else if (model.topology == TopologyKind::prefill_decode) {
       split(model, wish);
     } else if (model.topology == TopologyKind::attention_ffn) {
@@ -69,6 +107,24 @@ class Wisher {
     const std::string file = place.file < files_.size() ? files_[place.file] : "spec";
     if (!errors.empty()) errors += '\n';
     errors += fmt::format("{}:{}:{}: {}", file, place.line, place.column, what);
+  }
+
+  /// Decode workers take the KV of prefill workers: every pair of pools must allow it, or it would
+  /// be found out request by request.
+  void check_layouts(const ModelSpec& model, const ModelWish& wish) {
+    for (std::size_t from = 0; from < wish.pools.size(); ++from)
+      for (std::size_t to = 0; to < wish.pools.size(); ++to) {
+        if (wish.pools[from].role != WorkerRole::prefill ||
+            wish.pools[to].role != WorkerRole::decode)
+          continue;
+        const auto source = layout_of(wish.pools[from]), target = layout_of(wish.pools[to]);
+        if (!source || !target) continue;
+        const auto allowed = can_reshard(*source, *target, policy_of(model.numerics));
+        if (!allowed.ok())
+          refuse(model.pools[to].place,
+                 fmt::format("decode pool {} of model {} cannot take the KV of prefill pool {}: {}",
+                             to, model.name, from, allowed.error().message));
+      }
   }
 
   void check_backend(const SpecPlace& place, const std::string& backend) {

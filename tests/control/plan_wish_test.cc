@@ -26,7 +26,7 @@ Result<PlanWish> wish(const std::string& model_keys, const std::string& cluster 
 
 TEST(PlanWish, ExplicitPools_HaveTheirOwnEngineOptions) {
   const auto made = wish(
-      "  engine: {block_tokens: 16, kv_dtype: f16, threads: 2}\n  pools:\n"
+      "  numerics: bounded\n  engine: {block_tokens: 16, kv_dtype: f16, threads: 2}\n  pools:\n"
       "    - {phase: prefill, devices: [n1/a, n1/b], engine: {block_tokens: 8, kv_dtype: f32}}\n"
       "    - {phase: decode, devices: [n2/a], replicas: 2, tensor_parallel: 2, engine: {cores: "
       "'3'}}\n");
@@ -67,6 +67,27 @@ TEST(PlanWish, WhatCannotBeRun_IsRefusedWithItsPlace) {
   EXPECT_NE(made.error().message.find("phase ffn"), std::string::npos);
   EXPECT_FALSE(wish("  topology: attention-ffn\n").ok());
   EXPECT_FALSE(wish("  pools: [{phase: prefill, devices: [n1/a]}]\n", "").ok());
+}
+
+TEST(PlanWish, PoolsWhoseKvMayNotBeConverted_AreRefused) {
+  const auto pools = [](const std::string& numerics, const std::string& prefill,
+                        const std::string& decode) {
+    return wish("  numerics: " + numerics + "\n  pools:\n    - {phase: prefill, engine: {" +
+                prefill + "}}\n    - {phase: decode, tensor_parallel: 2, engine: {" + decode +
+                "}}\n");
+  };
+  const auto refused =
+      pools("exact", "kv_dtype: f32, block_tokens: 8", "kv_dtype: f16, block_tokens: 32");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(refused.error().message,
+            "f.yaml:17:7: decode pool 1 of model m cannot take the KV of prefill pool 0: numerics "
+            "exact does not allow KV (f32 block 8 head-major K and V apart TP 1) as (f16 block 32 "
+            "head-major K and V apart TP 2): f32 to f16 rounds");
+  EXPECT_FALSE(pools("exact", "kv_dtype: bf16", "kv_dtype: f16").ok());
+  EXPECT_TRUE(pools("bounded", "kv_dtype: f32", "kv_dtype: f16").ok());
+  EXPECT_TRUE(pools("exact", "kv_dtype: f16, block_tokens: 8", "kv_dtype: f32").ok());
+  EXPECT_TRUE(pools("exact", "block_tokens: 8", "kv_dtype: f16").ok());  // the weights decide
 }
 
 }  // namespace
