@@ -31,6 +31,8 @@ json::object worker_json(const WorkerRow& row) {
                    {"phase", row.status.phase},
                    {"restarts", row.status.restarts},
                    {"last_exit", row.status.last_exit}};
+  const auto role = spec.options.find("role");
+  out["role"] = role == spec.options.end() ? "aggregated" : role->second;
   if (row.pid == 0) return out;
   out["pid"] = row.pid;
   out["process_phase"] = to_string(row.phase);

@@ -42,14 +42,51 @@ TEST(LocalPlan, AnotherModelComesOrGoes_TheRestKeepsItsIds) {
   EXPECT_NE(second[1].worker, first[0].worker);  // an id is not given to another model at once
 }
 
-TEST(LocalPlan, MoreThanOneNodeCanDo_IsRefusedWithItsPlace) {
+TEST(LocalPlan, PrefillAndDecode_AreWorkersOfOneNodeWithTheirRoles) {
+  const std::string cluster =
+      "apiVersion: infos/v1\nkind: Cluster\nmetadata: {name: lab}\nspec:\n  nodes:\n"
+      "    - {name: n1, devices: [{name: a, cores: '0'}, {name: b, cores: '1'}]}\n---\n";
   const auto workers =
-      plan(model("a", "  topology: prefill-decode\n") + model("b", "  topology: attention-ffn\n"));
+      plan(cluster + model("m",
+                           "  pools:\n    - {phase: prefill, devices: [n1/a, n1/b]}\n"
+                           "    - {phase: decode, devices: [n1/b], replicas: 2, "
+                           "tensor_parallel: 2, engine: {block_tokens: 8}}\n"))
+          .value();
+  ASSERT_EQ(workers.size(), 4u);
+  EXPECT_EQ(workers[0].options.at("role"), "prefill");
+  EXPECT_EQ(workers[0].options.at("cores"), "0");
+  EXPECT_EQ(workers[1].options.at("cores"), "1");
+  EXPECT_FALSE(workers[1].options.contains("tensor_parallel"));
+  for (const std::size_t i : {2, 3}) {
+    EXPECT_EQ(workers[i].options.at("role"), "decode");
+    EXPECT_EQ(workers[i].options.at("tensor_parallel"), "2");
+    EXPECT_EQ(workers[i].options.at("block_tokens"), "8");
+    EXPECT_EQ(workers[i].options.at("numerics"), "exact");
+    EXPECT_EQ(workers[i].worker, WorkerId{i + 1});
+  }
+}
+
+TEST(LocalPlan, TopologyPrefillDecode_WithoutDevices_IsOneWorkerOfEach) {
+  const auto workers = plan(model("m", "  topology: prefill-decode\n")).value();
+  ASSERT_EQ(workers.size(), 2u);
+  EXPECT_EQ(workers[0].options.at("role"), "prefill");
+  EXPECT_EQ(workers[1].options.at("role"), "decode");
+}
+
+TEST(LocalPlan, MoreThanOneNodeCanDo_IsRefusedWithItsPlace) {
+  const auto workers = plan(model("b", "  topology: attention-ffn\n"));
   ASSERT_FALSE(workers.ok());
   EXPECT_EQ(workers.error().code, ErrorCode::unsupported);
-  EXPECT_NE(workers.error().message.find("f.yaml:1"), std::string::npos) << workers.error().message;
+  EXPECT_NE(workers.error().message.find("f.yaml:3:"), std::string::npos) << workers.error().message;
   EXPECT_NE(workers.error().message.find("attention-ffn"), std::string::npos)
       << workers.error().message;
+  const auto two = plan(
+      "apiVersion: infos/v1\nkind: Cluster\nmetadata: {name: lab}\nspec:\n  nodes:\n"
+      "    - {name: n1}\n    - {name: n2}\n---\n" +
+      model("m"));
+  ASSERT_FALSE(two.ok());
+  EXPECT_NE(two.error().message.find("f.yaml:7:"), std::string::npos) << two.error().message;
+  EXPECT_NE(two.error().message.find("2 nodes"), std::string::npos) << two.error().message;
 }
 
 }  // namespace
