@@ -171,6 +171,22 @@ class Infosd(unittest.TestCase):
         self.assertEqual(until(lambda: all(m["routable"] for m in admin(again, "GET", "models")[1]["models"]), "ready"), True)
         self.assertEqual(complete(again, model="other"), reference)
 
+    def test_one_node_serves_prefill_and_decode_pools(self):
+        prompt = "Once upon a time there was a little girl who saw a big red dog in the park"
+        reference = complete(self.serve(), prompt=prompt)
+        with open(self.path("pd.yaml"), "w") as file:
+            file.write(spec("m", MODEL, "  engine: {threads: 1}\n  pools:\n    - {phase: prefill, engine: {block_tokens: 8}}\n"
+                                        "    - {phase: decode, tensor_parallel: 2, engine: {threads: 2}}\n"))
+        server = self.serve("--config", self.path("pd.yaml"), "--decode-prefill-cost", "1e9", models=False)
+        until(lambda: [w["role"] for w in admin(server, "GET", "workers")[1]["workers"] if w["phase"] == "serving"]
+              == ["prefill", "decode"], "both workers serve")
+
+        def kv_moved():
+            self.assertEqual(complete(server, prompt=prompt), reference)
+            traces = admin(server, "GET", "traces")[1]["traces"]
+            return any("source" in span and span.get("bytes") for trace in traces for span in trace.get("spans", ()))
+        until(kv_moved, "keys and values go from one to the other")
+
     def test_removed_model_is_no_longer_offered(self):
         server = self.serve()
         self.assertEqual(admin(server, "POST", "apply", spec("n", MODEL))[0], 200)
