@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Goal: prefill and decode on different nodes give the tokens of one node that does both, whatever the workers' cores, block
-sizes and tensor parallel parts; KV really moves; nothing stays allocated; between nodes only TLS is spoken. Where the types of
+sizes and tensor parallel parts (but for ties, which the order of sums decides); KV really moves; nothing stays allocated; between nodes only TLS is spoken. Where the types of
 KV differ too, hardly an answer differs: what decode workers add to f16 KV is kept in f32, which one node alone does not do.
 
 Method: configs/pd-two-nodes.yaml in three network namespaces with REQUESTS greedy requests, CONCURRENCY at once, through all
@@ -33,6 +33,7 @@ spec:
   engine: {{threads: 1, kv_dtype: f32}}
 """
 LONG = 10
+TIE = 1e-4  # nats
 WORDS = "the a cat dog sun moon tree river boy girl ran sat saw said big small red blue and then with under over".split()
 
 
@@ -69,6 +70,38 @@ async def references(wanted, concurrency):
         with harness.Server({}, "--config", file.name) as server:
             await harness.wait_ready(server)
             return await all_of([server], wanted, concurrency)
+
+
+def first_difference(reference, logprobs, answer):
+    """How much less likely, in nats, the answer's first other token was than the reference's; None when it is not known."""
+    at = next((k for k, (a, b) in enumerate(zip(reference, answer)) if a != b), min(len(reference), len(answer)))
+    origin = logprobs["text_offset"][0]
+    for token, top, offset in zip(logprobs["tokens"], logprobs["top_logprobs"], logprobs["text_offset"]):
+        begin = offset - origin
+        if begin <= at < begin + len(token):
+            other = [value for text, value in top.items() if text != token and answer[begin:].startswith(text)]
+            return top[token] - max(other) if token in top and other else None
+    return None
+
+
+async def not_ties(wanted, expected, answers, changed):
+    """Those of the changed answers that are not turned by rounding alone: with tensor parallel parts sums have another order,
+    so of two tokens that are equally likely (within TIE) either may win."""
+    if not changed:
+        return []
+    wrong = []
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(ALONE)
+        file.flush()
+        with harness.Server({}, "--config", file.name) as server:
+            await harness.wait_ready(server)
+            for i in changed:
+                _, _, content = await harness.request(server, "POST", "/v1/completions", {**wanted[i], "logprobs": 5})
+                gap = first_difference(expected[i], json.loads(content)["choices"][0]["logprobs"], answers[i])
+                print(f"request {i}: got {answers[i]!r}, want {expected[i]!r}; the first other token was {gap} nats behind")
+                if gap is None or gap > TIE:
+                    wrong.append(i)
+    return wrong
 
 
 async def no_blocks_left(lab, seconds=10):
@@ -152,10 +185,9 @@ async def run(lab, requests, concurrency):
     if capture:
         capture.check()
     changed = [i for i, text in enumerate(answers) if text != expected[i]]
-    print(f"{requests} requests at concurrency {concurrency}: {len(changed)} changed")
-    for i in changed[:3]:
-        print(f"request {i}:\n got {answers[i]!r}\nwant {expected[i]!r}")
-    assert not changed
+    wrong = await not_ties(wanted, expected, answers, changed)
+    print(f"{requests} requests at concurrency {concurrency}: {len(wrong)} changed, {len(changed) - len(wrong)} ties fell the other way")
+    assert not wrong and len(changed) <= 1 + requests / 500
     moved = await fetches(lab[1])
     print(f"of {LONG} long requests, KV was fetched from another node for {moved}")
     assert moved > 0, "KV does not move"
