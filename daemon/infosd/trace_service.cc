@@ -18,7 +18,8 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kLatestMax = 100;
-constexpr const char* kTraces = "/admin/v1/traces/";
+constexpr std::string_view kTraces = "/admin/v1/traces/";
+constexpr const char* kEachTrace = "/admin/v1/traces/*";
 
 json::object span_json(const TraceSpan& span, Time zero) {
   json::object out{{"kind", to_string(span.kind)},
@@ -78,9 +79,9 @@ TraceService::TraceService(boost::asio::io_context& io, Gateway& gateway, std::s
                    respond(traces_reply(gateway.traces().latest(kLatestMax)));
                  });
   gateway.handle(
-      "GET", std::string(kTraces) + "*", Exposure::unix_only,
+      "GET", kEachTrace, Exposure::unix_only,
       [&gateway](const HttpRequest& request, HttpRespond respond) {
-        const std::string name(request.path.substr(std::string_view(kTraces).size()));
+        const std::string name(request.path.substr(kTraces.size()));
         const auto found = gateway.traces().find(name);
         if (!found.empty()) return respond(traces_reply(found));
         respond(error_reply(404, "trace_not_found",
