@@ -167,7 +167,7 @@ class Capture:
         # A connection that was there before the capture begins in the middle: its records are application data.
         plain = {stream: data for stream, data in plain.items() if not data.startswith("1703")}
         assert not plain, f"connections that do not speak TLS: {plain}"
-        others = subprocess.run(["tshark", "-r", self.path, "-Y", "ip and not tcp and not icmp"], capture_output=True,
+        others = subprocess.run(["tshark", "-r", self.path, "-Y", "ip and not tcp and not icmp and not igmp"], capture_output=True,
                                 text=True, check=True).stdout
         assert not others.strip(), f"other traffic between nodes:\n{others[:500]}"
 

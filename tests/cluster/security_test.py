@@ -138,7 +138,7 @@ class Wire(pd_test.Capture):
     def directions(self):
         """Bytes by (address, port, address, port, stream), from to; and nothing but TCP was there."""
         self.__exit__()
-        others = self.read("-Y", "ip and not tcp and not icmp")
+        others = self.read("-Y", "ip and not tcp and not icmp and not igmp")
         assert not others.strip(), f"other traffic between nodes: {others[:500]}"
         fields = [f for name in ("ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.stream", "tcp.seq", "tcp.payload")
                   for f in ("-e", name)]
