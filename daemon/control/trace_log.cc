@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/control/finish_word.h"
+
 namespace infos {
 namespace {
 
@@ -11,24 +13,6 @@ constexpr std::size_t kNone = SIZE_MAX;
 constexpr std::size_t kSpansMax = 64;    // a request that moves more often shows its first ones
 constexpr std::size_t kLayersMax = 512;  // of one fetch
 constexpr std::size_t kNamesMax = 8192;  // named and not arrived
-
-const char* to_word(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::none:
-      return "none";
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::cancelled:
-      return "cancelled";
-    case FinishReason::error:
-      return "error";
-    case FinishReason::prefilled:
-      return "prefilled";
-  }
-  return "unknown";
-}
 
 }  // namespace
 
@@ -174,7 +158,7 @@ void TraceLog::observe(Time now, const GatewayEvent& event, const GatewayEffects
     } else if (const auto* send = std::get_if<SendWorker>(&effect)) {
       on(now, *send);
     } else if (const auto* finish = std::get_if<Finish>(&effect)) {
-      end(now, finish->request, to_word(finish->reason), finish);
+      end(now, finish->request, to_string(finish->reason), finish);
     } else if (const auto* reject = std::get_if<Reject>(&effect)) {
       end(now, reject->request, std::to_string(reject->http_status), nullptr);
     }

@@ -3,29 +3,12 @@
 
 #include <algorithm>
 
+#include "daemon/control/finish_word.h"
 #include "simulator/world/answer.h"
 #include "topology/base/check.h"
 
 namespace infos {
 namespace {
-
-const char* to_word(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::none:
-      return "none";
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::cancelled:
-      return "cancelled";
-    case FinishReason::error:
-      return "error";
-    case FinishReason::prefilled:
-      return "prefilled";
-  }
-  return "unknown";
-}
 
 std::string about(RequestId request, const std::string& what) {
   return "request " + std::to_string(request.value) + " " + what;
@@ -97,7 +80,7 @@ std::string Ledger::told(Time now, const Finish& effect) {
     return about(effect.request, "does not exist but was finished");
   Entry& entry = at(effect.request);
   const auto wrong = [&](const std::string& what) {
-    return about(effect.request, std::string("finished with '") + to_word(effect.reason) + "' (" +
+    return about(effect.request, std::string("finished with '") + to_string(effect.reason) + "' (" +
                                      effect.message + ") " + what);
   };
   if (entry.ended) return wrong("after its last word");
@@ -133,7 +116,7 @@ std::string Ledger::told(Time now, const Finish& effect) {
   prompt_tokens += effect.prompt_tokens;
   cached_tokens += effect.cached_tokens;
   whole_answer.add(now - entry.asked);
-  return end(entry, to_word(effect.reason));
+  return end(entry, to_string(effect.reason));
 }
 
 std::string Ledger::told(Time, const Reject& effect) {
