@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 
+import cluster
+
 SCRIPT = os.path.join(os.environ.get("INFOS_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "../..")), "scripts/netns-cluster")
 NAME = f"t{os.getpid() % 10000000}"
 SERVER = """
@@ -38,11 +40,6 @@ for line in sys.stdin:
     except TimeoutError:
         print("silence", flush=True)
 """
-
-
-def skip(why):
-    print(f"SKIPPED: {why}")
-    sys.exit(1 if os.environ.get("CI") == "true" else 77)
 
 
 def script(*arguments, check=True):
@@ -82,10 +79,10 @@ def run(started):
 
 def main():
     if os.geteuid() != 0 or not shutil.which("nft") or not shutil.which("ip"):
-        skip("needs root, iproute2 and nftables")
+        cluster.skip("needs root, iproute2 and nftables")
     made = script("up", NAME, "2", check=False)
     if made.returncode != 0:
-        skip(f"network namespaces cannot be made: {made.stderr.strip()}")
+        cluster.skip(f"network namespaces cannot be made: {made.stderr.strip()}")
     started = []
     try:
         run(started)

@@ -12,7 +12,6 @@
 
 #include "daemon/infosd/worker_main.h"
 #include "tests/kv/worker_pair.h"
-#include "transports/rdma/devices.h"
 
 namespace infos {
 namespace {
@@ -94,8 +93,6 @@ class PdPair : public testing::TestWithParam<std::tuple<Layouts, const char*>> {
 TEST_P(PdPair, GivesTheTokensOfOneWorker) {
   const auto& [layouts, transports] = GetParam();
   const bool rdma = transports == std::string("verbs") || transports == std::string("ucx");
-  if (rdma && !find_rdma_device(""))
-    GTEST_SKIP() << "no RDMA device: tests/rdma runs it in a guest";
   const Options link{{"kv_transports", transports}};
   Pair pair(with(with(plain(), layouts.prefill), link), with(with(plain(), layouts.decode), link));
   pair.begin();
@@ -129,7 +126,9 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param);
     });
 
-INSTANTIATE_TEST_SUITE_P(Rdma, PdPair,
+// Needs an RDMA device: by hand, in the guest of tests/rdma/run-in-vm, with
+// --gtest_also_run_disabled_tests --gtest_filter='*Rdma*'.
+INSTANTIATE_TEST_SUITE_P(DISABLED_Rdma, PdPair,
                          testing::Combine(testing::Values(Layouts{
                                               "F16Block16ToF32Block32",
                                               {{"kv_dtype", "f16"}, {"block_tokens", "16"}},
